@@ -1,0 +1,41 @@
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+OURS := __main__.py infra workloads tests
+
+.DEFAULT_GOAL := help
+.PHONY: help venv lint types unit test bench lock
+
+help: ## what can be made here
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+venv: $(VENV)/.installed ## the Python environment, as pinned
+
+$(VENV)/.installed: requirements.txt requirements-dev.txt constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	@touch $@
+
+lint: venv ## ruff: style and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: venv ## mypy --strict on our own code
+	$(BIN)/mypy --strict $(OURS)
+
+unit: venv ## the program under mocks, every stack and setting (under a minute)
+	$(BIN)/pytest tests/unit
+
+test: lint types venv ## everything
+	$(BIN)/pytest
+
+bench: venv ## what the program itself costs: 3 trainers against 1000
+	$(BIN)/python -m bench.program
+
+lock: ## pin the packages that ours bring along
+	$(PYTHON) -m venv --clear .lock
+	sed '/^-c/d' requirements.txt > .lock/requirements.txt && sed 's/^-r requirements.txt//' requirements-dev.txt > .lock/dev.txt
+	.lock/bin/pip install --quiet -r .lock/requirements.txt -r .lock/dev.txt
+	.lock/bin/pip freeze --exclude-editable | grep -v -i -F -f <(sed -nE 's/^([A-Za-z-]+)==.*/\1/p' requirements.txt requirements-dev.txt | tr - _ | sed 's/$$/==/') > constraints.txt
+	rm -rf .lock
