@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import ssl
 import subprocess
 import urllib.request
@@ -113,13 +114,14 @@ class ControlPlane:
 
     def down(self) -> None:
         """End every component and remove what they wrote."""
+        started = self.pids()
         if self._cluster.exists():
             unused = self.folder / "unused-kubeconfig"
             unused.touch()
             self._kwokctl("delete", "cluster", "--name", CLUSTER, "--kubeconfig", str(unused))
-        for pid in self.pids().values():
-            with _suppressed():
-                os.kill(pid, 9)
+        for pid in started.values():
+            if processes.runs(pid, str(self.folder)):
+                os.kill(pid, signal.SIGKILL)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def set_nodes(self, nodes: Sequence[Node]) -> None:
@@ -138,7 +140,7 @@ class ControlPlane:
 
     def dead(self) -> list[str]:
         """Components that were started and run no more."""
-        return [name for name, pid in self.pids().items() if not processes.birth(pid)]
+        return [name for name, pid in self.pids().items() if not processes.runs(pid, str(self.folder))]
 
     def answers(self) -> bool:
         if not self._cluster.exists():

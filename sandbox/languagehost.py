@@ -18,7 +18,6 @@ from queue import SimpleQueue
 
 import grpc
 from google.protobuf import empty_pb2
-from google.protobuf.struct_pb2 import Struct
 from pulumi.runtime.proto import language_pb2, language_pb2_grpc, plugin_pb2
 
 PROGRAM = Path(__file__).resolve().with_name("program.py")
@@ -66,7 +65,7 @@ class Host(language_pb2_grpc.LanguageRuntimeServicer):
         plugins = [json.loads(line) for line in _ask(request.info, LIST_PLUGINS)]
         return language_pb2.GetRequiredPackagesResponse(
             packages=[
-                plugin_pb2.PluginDependency(
+                plugin_pb2.PackageDependency(
                     name=plugin["name"], version=f"v{plugin['version']}", kind="resource", server=plugin.get("server", "")
                 )
                 for plugin in plugins
@@ -168,8 +167,8 @@ class Host(language_pb2_grpc.LanguageRuntimeServicer):
 
 def _python(info: language_pb2.ProgramInfo) -> str:
     """The interpreter of the project's `virtualenv` option, else the one that runs this host."""
-    named = Struct.get(info.options, "virtualenv", None) if "virtualenv" in info.options else None
-    python = Path(info.root_directory) / str(named) / "bin/python" if named else Path(sys.executable)
+    named = info.options.fields["virtualenv"].string_value if "virtualenv" in info.options.fields else ""
+    python = Path(info.root_directory) / named / "bin/python" if named else Path(sys.executable)
     return str(python) if python.exists() else sys.executable
 
 

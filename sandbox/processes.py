@@ -35,16 +35,29 @@ class Process:
 
 def start(run: Path, name: str, command: Sequence[str], port: int, log: Path, env: Mapping[str, str]) -> Process:
     """Start `command` in a session of its own and record it under `run`."""
-    run.mkdir(parents=True, exist_ok=True)
     log.parent.mkdir(parents=True, exist_ok=True)
     with interrupt_later(), log.open("ab") as output:
         started = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=env, start_new_session=True
         )
-        process = Process(name, started.pid, birth(started.pid), time.time(), port)
-        record = run / f"{name}.json"
-        record.with_suffix(".new").write_text(json.dumps(asdict(process)))
-        record.with_suffix(".new").replace(record)
+        return _record(run, Process(name, started.pid, birth(started.pid), time.time(), port))
+
+
+def start_attached(
+    run: Path, name: str, command: Sequence[str], folder: Path, env: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    """Start `command` before the person's eyes, out of reach of the terminal's Ctrl-C, and record it under `run`."""
+    with interrupt_later():
+        started = subprocess.Popen(command, cwd=folder, env=env, stdin=subprocess.DEVNULL, start_new_session=True)
+        _record(run, Process(name, started.pid, birth(started.pid), time.time(), port=0))
+    return started
+
+
+def _record(run: Path, process: Process) -> Process:
+    run.mkdir(parents=True, exist_ok=True)
+    new = run / f"{process.name}.new"
+    new.write_text(json.dumps(asdict(process)))
+    new.replace(run / f"{process.name}.json")
     return process
 
 
@@ -88,6 +101,15 @@ def birth(pid: int) -> str:
             return ""
     told = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
     return told.stdout.strip()
+
+
+def runs(pid: int, mark: str) -> bool:
+    """Whether this pid is a process with `mark` on its command line; for pids that somebody else recorded."""
+    file = Path(f"/proc/{pid}/cmdline")
+    if Path("/proc/self/cmdline").exists():
+        return birth(pid) != "" and mark.encode() in file.read_bytes()
+    told = subprocess.run(["ps", "-ww", "-o", "args=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return mark in told.stdout
 
 
 def free_port() -> int:

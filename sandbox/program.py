@@ -40,10 +40,10 @@ def main() -> int:
 
 
 def _own_part(error: Exception, program: str) -> str:
-    """The traceback from the program's own file on: what lies before it is machinery."""
+    """The traceback from the program's own files on: what lies before them is machinery."""
     folder = str(Path(program).resolve())
     frame = error.__traceback__
-    while frame and not str(Path(frame.tb_frame.f_code.co_filename).resolve()).startswith(folder):
+    while frame and not frame.tb_frame.f_code.co_filename.startswith(folder):
         frame = frame.tb_next
     return "".join(traceback.format_exception(type(error), error, frame or error.__traceback__))
 
