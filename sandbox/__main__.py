@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
-from sandbox import whole
-from sandbox.errors import Problem
+from sandbox import lifecycle
+from sandbox.errors import SandboxError
 
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m sandbox", description="AWS and Kubernetes on this machine.")
-    commands = {"up": whole.up, "down": whole.down, "status": whole.status}
+    commands = {"up": lifecycle.up, "down": lifecycle.down, "status": lifecycle.status}
     parser.add_argument("command", choices=commands, help="up: start all and run the program; down: leave nothing")
     parser.add_argument("--stack", default="local", help="the stack to run (default: local)")
     given = parser.parse_args(arguments)
@@ -26,8 +26,8 @@ def main(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, interrupt)
     try:
         return commands[given.command](given.stack)
-    except Problem as problem:
-        print(f"sandbox: {problem}", file=sys.stderr)
+    except SandboxError as error:
+        print(f"sandbox: {error}", file=sys.stderr)
     except KeyboardInterrupt:
         print(f"\nsandbox: stopped; `{Path(sys.executable).name} -m sandbox {given.command}` goes on", file=sys.stderr)
         return 130

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from sandbox.errors import Problem
+from sandbox.errors import SandboxError
 from sandbox.progress import Step, step
 
 HERE = Path(__file__).resolve().parent
@@ -80,7 +80,7 @@ def published(name: str, build: Callable[[Path], None]) -> Path:
         if final.exists():
             return final
         if (free := shutil.disk_usage(cache()).free) < ROOM_NEEDED:
-            raise Problem(
+            raise SandboxError(
                 f"{cache()} has {free / 1024**3:.1f} GB free and building takes {ROOM_NEEDED / 1024**3:.0f} GB: "
                 "make room, or point XDG_CACHE_HOME to a larger disk"
             )
@@ -121,7 +121,9 @@ def _go_tools(name: str, module: Path, linked: str, renamed: Mapping[str, str]) 
             return _run([go, *arguments], shown, cwd=module, env=environment, counted=counted)
 
         with step(f"fetching the sources of the {name}") as shown:
-            stale = run(["list", *flags, "-deps", "-f={{if .Stale}}{{.ImportPath}}{{end}}", "tool"], shown, MODULES_DOWNLOADED)
+            stale = run(
+                ["list", *flags, "-deps", "-f={{if .Stale}}{{.ImportPath}}{{end}}", "tool"], shown, MODULES_DOWNLOADED
+            )
         with step(f"building the {name}") as shown:
             shown.expect(len(stale.split()))
             run(["install", "-v", *flags, "tool"], shown, re.compile(r"^[^ ]+$"))
@@ -136,7 +138,9 @@ def _go(module: Path) -> Path:
     asked = re.search(r"^go (\d+)\.(\d+)", (module / "go.mod").read_text(), re.MULTILINE)
     found = shutil.which("go")
     if asked and found:
-        answer = subprocess.run([found, "env", "GOVERSION"], capture_output=True, text=True, cwd="/", check=False).stdout
+        answer = subprocess.run(
+            [found, "env", "GOVERSION"], capture_output=True, text=True, cwd="/", check=False
+        ).stdout
         version = re.match(r"go(\d+)\.(\d+)", answer)
         if version and tuple(map(int, version.groups())) >= tuple(map(int, asked.groups())):
             return Path(found)
@@ -176,7 +180,7 @@ def _run(
             raise
     shown.note("")
     if process.returncode:
-        raise Problem(f"`{' '.join(command[:3])} ...` failed (exit {process.returncode}):\n" + "\n".join(tail))
+        raise SandboxError(f"`{' '.join(command[:3])} ...` failed (exit {process.returncode}):\n" + "\n".join(tail))
     return "".join(printed)
 
 

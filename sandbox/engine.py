@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox import processes
-from sandbox.errors import Problem
+from sandbox.errors import SandboxError
 from sandbox.services import CHECKOUT, clean
 
 PACKAGES = {"aws": "pulumi-aws", "kubernetes": "pulumi-kubernetes"}
@@ -70,11 +70,11 @@ class Engine:
             self._command(*arguments), cwd=folder, env=self.environment, capture_output=True, text=True, check=False
         )
         if done.returncode:
-            raise Problem(f"`pulumi {' '.join(arguments)}` failed: {done.stderr.strip() or done.stdout.strip()}")
+            raise SandboxError(f"`pulumi {' '.join(arguments)}` failed: {done.stderr.strip() or done.stdout.strip()}")
         return done.stdout
 
     def show(self, *arguments: str) -> int:
-        """Run a command of the engine before the person's eyes; its exit code. Ctrl-C lets it finish what is under way."""
+        """Run a command of the engine before the person's eyes; Ctrl-C lets it finish what it does."""
         started = processes.start_attached(
             self.folder / "run", "engine", self._command(*arguments), CHECKOUT, self.environment
         )
@@ -123,6 +123,4 @@ class Engine:
         return ["pulumi", *arguments, *named, *configured]
 
     def _checkpoint(self) -> Path:
-        return next(
-            iter(self.state.glob(f".pulumi/stacks/*/{self.stack}.json")), self.state / f"no stack {self.stack}"
-        )
+        return next(iter(self.state.glob(f".pulumi/stacks/*/{self.stack}.json")), self.state / f"no stack {self.stack}")

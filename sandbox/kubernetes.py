@@ -17,11 +17,11 @@ from typing import Any
 import yaml
 
 from sandbox import processes
-from sandbox.errors import Problem
+from sandbox.errors import SandboxError
 
 CLUSTER = "sandbox"
 PODS_OF_NODE = "127.64.{number}.0/24"
-# One Stage of our own replaces all of kwok's, so these two say all that a node does. None concerns pods: node.py runs them.
+# One Stage of our own replaces all of kwok's: these say all that a node does, and pods are left to sandbox.node.
 NODE_STATUS = """
 phase: Running
 conditions:
@@ -48,7 +48,6 @@ class Node:
     number: int
     zone: str
     instance_type: str
-    architecture: str
 
     def manifest(self) -> dict[str, Any]:
         name = f"node-{self.number}"
@@ -61,7 +60,7 @@ class Node:
                 "labels": {
                     "kubernetes.io/hostname": name,
                     "kubernetes.io/os": "linux",
-                    "kubernetes.io/arch": self.architecture,
+                    "kubernetes.io/arch": "amd64",
                     "topology.kubernetes.io/zone": self.zone,
                     "topology.kubernetes.io/region": self.zone[:-1],
                     "node.kubernetes.io/instance-type": self.instance_type,
@@ -93,23 +92,23 @@ class ControlPlane:
             return ""
         if (self._cluster / "kwok.yaml").exists() and self.kubeconfig.exists():
             self._kwokctl("start", "cluster", "--name", CLUSTER)
-            if not processes.wait(self.answers, 60):
-                raise Problem(f"Kubernetes does not answer; its API server's log {self._log()} ends:\n{self._last_words()}")
+            self._await_answer()
             return "was partly dead and is restarted"
         self.down()
         self.folder.mkdir(parents=True, exist_ok=True)
         config = self.folder / "kwok-config.yaml"
         config.write_text(yaml.safe_dump_all(self._config(), sort_keys=False))
-        self._kwokctl("create", "cluster", "--name", CLUSTER, "--config", str(config), "--kubeconfig", "", "--wait", "60s")
-        if not processes.wait(self.answers, 60):
-            raise Problem(f"Kubernetes does not answer; its API server's log {self._log()} ends:\n{self._last_words()}")
+        self._kwokctl(
+            "create", "cluster", "--name", CLUSTER, "--config", str(config), "--kubeconfig", "", "--wait", "60s"
+        )
+        self._await_answer()
         # kwokctl's own file names the certificates by path; the program gets one that stands alone.
         written = self._cluster / "kubeconfig.yaml"
         flat = self._kubectl("config", "view", "--raw", "--flatten", kubeconfig=written)
         self.kubeconfig.touch(mode=0o600)
         self.kubeconfig.write_text(flat)
         if not processes.wait(self._has_service_account, 60):
-            raise Problem(f"the namespace `default` got no service account in 60 s: see {self._cluster / 'logs'}")
+            raise SandboxError(f"the namespace `default` got no service account in 60 s: see {self._cluster / 'logs'}")
         return "started"
 
     def down(self) -> None:
@@ -137,6 +136,9 @@ class ControlPlane:
     def pids(self) -> dict[str, int]:
         """Each component by its pid, whether it lives or not."""
         return {file.stem: int(file.read_text()) for file in sorted((self._cluster / "pids").glob("*.pid"))}
+
+    def started(self, component: str) -> float:
+        return (self._cluster / "pids" / f"{component}.pid").stat().st_mtime
 
     def dead(self) -> list[str]:
         """Components that were started and run no more."""
@@ -192,14 +194,13 @@ class ControlPlane:
         env = os.environ | {"KWOK_WORKDIR": str(self.folder), "HOME": str(self.folder), "KUBECONFIG": os.devnull}
         done = subprocess.run(command, input=stdin, capture_output=True, text=True, env=env, check=False)
         if done.returncode:
-            raise Problem(f"`{Path(command[0]).name} {' '.join(command[1:4])}` failed: {_message(done.stderr)}")
+            raise SandboxError(f"`{Path(command[0]).name} {' '.join(command[1:4])}` failed: {_message(done.stderr)}")
         return done.stdout
 
-    def _log(self) -> Path:
-        return self._cluster / "logs/kube-apiserver.log"
-
-    def _last_words(self) -> str:
-        return processes.last_lines(self._log())
+    def _await_answer(self) -> None:
+        if not processes.wait(self.answers, 60):
+            log = self._cluster / "logs/kube-apiserver.log"
+            raise SandboxError(f"Kubernetes does not answer; its log {log} ends:\n{processes.last_lines(log)}")
 
 
 def _stage(name: str, ready_operator: str, delay: int) -> Mapping[str, Any]:

@@ -11,10 +11,11 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent import futures
 from pathlib import Path
 from queue import SimpleQueue
+from typing import IO
 
 import grpc
 from google.protobuf import empty_pb2
@@ -66,7 +67,10 @@ class Host(language_pb2_grpc.LanguageRuntimeServicer):
         return language_pb2.GetRequiredPackagesResponse(
             packages=[
                 plugin_pb2.PackageDependency(
-                    name=plugin["name"], version=f"v{plugin['version']}", kind="resource", server=plugin.get("server", "")
+                    name=plugin["name"],
+                    version=plugin["version"],
+                    kind="resource",
+                    server=plugin.get("server", ""),
                 )
                 for plugin in plugins
                 if plugin.get("resource")
@@ -131,13 +135,16 @@ class Host(language_pb2_grpc.LanguageRuntimeServicer):
         assert process.stderr is not None
         written: SimpleQueue[language_pb2.RunPluginResponse | None] = SimpleQueue()
 
-        def forward(name: str, pipe: int) -> None:
-            while chunk := os.read(pipe, 65536):
-                written.put(language_pb2.RunPluginResponse(**{name: chunk}))
+        def forward(pipe: IO[bytes], respond: Callable[[bytes], language_pb2.RunPluginResponse]) -> None:
+            while chunk := os.read(pipe.fileno(), 65536):
+                written.put(respond(chunk))
             written.put(None)
 
-        threading.Thread(target=forward, args=("stdout", process.stdout.fileno()), daemon=True).start()
-        threading.Thread(target=forward, args=("stderr", process.stderr.fileno()), daemon=True).start()
+        for pipe, respond in (
+            (process.stdout, lambda chunk: language_pb2.RunPluginResponse(stdout=chunk)),
+            (process.stderr, lambda chunk: language_pb2.RunPluginResponse(stderr=chunk)),
+        ):
+            threading.Thread(target=forward, args=(pipe, respond), daemon=True).start()
         context.add_callback(process.terminate)
         self.running.add(process)
         open_pipes = 2

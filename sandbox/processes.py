@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from sandbox.errors import Problem
+from sandbox.errors import SandboxError
 
 GRACE_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
 class Process:
-    """A process that this checkout started. A pid alone may have become somebody else's; with its birth it is its own."""
+    """A process that this checkout started; its birth tells it from a later one with the same pid."""
 
     name: str
     pid: int
@@ -61,13 +61,18 @@ def _record(run: Path, process: Process) -> Process:
     return process
 
 
-def find(run: Path, name: str) -> Process | None:
-    """The recorded process of this name, if it still runs."""
+def last(run: Path, name: str) -> Process | None:
+    """The process of this name that was started last, whether it lives or not."""
     try:
-        process = Process(**json.loads((run / f"{name}.json").read_text()))
+        return Process(**json.loads((run / f"{name}.json").read_text()))
     except (FileNotFoundError, ValueError, TypeError):
         return None
-    return process if process.alive else None
+
+
+def find(run: Path, name: str) -> Process | None:
+    """The recorded process of this name, if it still runs."""
+    process = last(run, name)
+    return process if process and process.alive else None
 
 
 def stop(run: Path, name: str) -> None:
@@ -143,4 +148,6 @@ def interrupt_later() -> Iterator[None]:
 def must_answer(process: Process, answers: Callable[[], bool], log: Path, seconds: float) -> None:
     """Wait until a process that was just started answers, or say why it does not."""
     if not wait(lambda: answers() or not process.alive, seconds) or not process.alive:
-        raise Problem(f"{process.name} does not answer on 127.0.0.1:{process.port}; its log {log} ends:\n{last_lines(log)}")
+        raise SandboxError(
+            f"{process.name} does not answer on 127.0.0.1:{process.port}; its log {log} ends:\n{last_lines(log)}"
+        )

@@ -1,4 +1,4 @@
-"""Runs one Pulumi program: `python program.py SETTINGS_JSON FILE_OR_FOLDER [ARGUMENTS]`, in the program's own environment."""
+"""Runs one Pulumi program in its own environment: `python program.py SETTINGS_JSON FILE_OR_FOLDER [ARGUMENTS]`."""
 
 from __future__ import annotations
 
@@ -22,6 +22,10 @@ def main() -> int:
     sys.argv = sys.argv[2:]
     pulumi.runtime.set_all_config(pulumi.runtime.get_config_env(), pulumi.runtime.get_config_secret_keys_env())
     pulumi.runtime.configure(pulumi.runtime.Settings(**settings))
+
+    def run() -> None:
+        runpy.run_path(program, run_name="__main__")
+
     # Futures that a failed program leaves unread are no news to anybody.
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     loop = asyncio.new_event_loop()
@@ -29,7 +33,7 @@ def main() -> int:
     with ThreadPoolExecutor(max_workers=4 * max(1, min(settings["parallel"], 256))) as threads:
         loop.set_default_executor(threads)
         try:
-            loop.run_until_complete(pulumi.runtime.run_in_stack(lambda: runpy.run_path(program, run_name="__main__")))
+            loop.run_until_complete(pulumi.runtime.run_in_stack(run))
         except pulumi.RunError as error:
             pulumi.log.error(str(error))
             return ALREADY_SAID

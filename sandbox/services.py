@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sandbox import processes
-from sandbox.errors import Problem
+from sandbox.errors import SandboxError
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 
@@ -53,7 +53,7 @@ class Services:
         environment = _environment({"AWS_ENDPOINT_URL": endpoint})
         process = processes.start(self.run, "node", command, 0, self.logs / "node.log", environment)
         if processes.wait(lambda: not process.alive, 1):
-            raise Problem(f"the nodes ended at once; {self.logs / 'node.log'} ends:\n" + self.last_words("node"))
+            raise SandboxError(f"the nodes ended at once; {self.logs / 'node.log'} ends:\n" + self.last_words("node"))
 
     def last_words(self, name: str) -> str:
         return processes.last_lines(self.logs / f"{name}.log")

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from sandbox.errors import Problem
+from sandbox.errors import SandboxError
 from sandbox.services import CHECKOUT
 
 SERVICES = ("autoscaling", "ec2", "efs", "eks", "iam", "kms", "logs", "route53", "s3", "ssm", "sts")
@@ -44,9 +44,9 @@ def load(name: str) -> Stack:
     try:
         config = yaml.safe_load(file.read_text()).get("config") or {}
     except FileNotFoundError:
-        raise Problem(f"there is no {file.name} in {CHECKOUT}: name a stack that has a file") from None
+        raise SandboxError(f"there is no {file.name} in {CHECKOUT}: name a stack that has a file") from None
     if not config.get("aws:region"):
-        raise Problem(f"{file.name} names no aws:region: add one, such as `aws:region: us-west-2`")
+        raise SandboxError(f"{file.name} names no aws:region: add one, such as `aws:region: us-west-2`")
     declared = project.get("config") or {}
     return Stack(name, project["name"], {key: entry.get("default") for key, entry in declared.items()}, config)
 

@@ -44,7 +44,9 @@ def choose(environment: Mapping[str, str], person: Mapping[str, str]) -> list[Pl
         on_path = shutil.which(command, path=person.get("PATH"))
         return Path(on_path) if on_path else next((file for file in installed if os.access(file, os.X_OK)), None)
 
-    asked = [_ask_vendor(n, v, environment | {"PULUMI_HOME": str(homes[1])}) for n, v in wanted.items() if not found(n)]
+    asked = [
+        _ask_vendor(n, v, dict(environment) | {"PULUMI_HOME": str(homes[1])}) for n, v in wanted.items() if not found(n)
+    ]
     for install in asked:
         _await(install)
     return [Plugin(name, version, found(name)) for name, version in wanted.items()]
@@ -75,7 +77,6 @@ def _await(install: subprocess.Popen[bytes]) -> None:
 
 def lay(plugins: list[Plugin], home: Path, python: Path) -> None:
     """Put them where an engine with this home finds them, under the versions that the program's packages ask for."""
-    shutil.rmtree(home / "plugins", ignore_errors=True)
     for plugin in plugins:
         target = _folder(home, f"resource-{plugin.name}-v{plugin.version}") / f"pulumi-resource-{plugin.name}"
         if plugin.executable:
