@@ -1,0 +1,5 @@
+"""What moto lacks."""
+
+
+def apply() -> None:
+    pass
