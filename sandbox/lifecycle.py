@@ -21,6 +21,7 @@ from sandbox.progress import say, step
 from sandbox.services import CHECKOUT, Services
 
 FOLDER = CHECKOUT / ".sandbox"
+DEAD = "dead: `make sandbox` restarts it"
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Sandbox:
 
     stack: stack.Stack
     engine: Engine
+    binaries: Path
     kubernetes: ControlPlane
     services: Services
 
@@ -77,7 +79,7 @@ def down(name: str) -> int:
                     )
         with step("stopping AWS, the nodes and Kubernetes"):
             Services(Path(sys.executable), FOLDER).down()
-            _control_plane(FOLDER / "none").down()
+            ControlPlane(FOLDER / "kubernetes").down()
             shutil.rmtree(FOLDER)
     print("nothing is left of the sandbox but the cache of built tools in", build.cache())
     return 0
@@ -87,14 +89,16 @@ def status(name: str) -> int:
     """What runs, since when, with pids and ports."""
     rows: list[tuple[str, str, str, str]] = []
     for part in ("aws", "node", "engine"):
-        if process := processes.find(FOLDER / "run", part):
-            rows.append((part, str(process.pid), str(process.port or "-"), _ago(process.since)))
-    control_plane = _control_plane(Path())
+        process = processes.last(FOLDER / "run", part)
+        if process and (process.alive or part != "engine"):
+            since = _ago(process.since) if process.alive else DEAD
+            rows.append((part, str(process.pid), str(process.port or "-"), since))
+    control_plane = ControlPlane(FOLDER / "kubernetes")
     dead = control_plane.dead()
     for component, pid in control_plane.pids().items():
-        port = str(control_plane.port()) if component == "kube-apiserver" else "-"
-        since = _ago(control_plane.started(component))
-        rows.append((component, str(pid), port, "dead: `make sandbox` restarts it" if component in dead else since))
+        port = str(control_plane.port) if component == "kube-apiserver" else "-"
+        since = DEAD if component in dead else _ago(control_plane.started(component))
+        rows.append((component, str(pid), port, since))
     if not rows:
         print("nothing runs here; `make sandbox` starts it")
         return 1
@@ -106,15 +110,10 @@ def status(name: str) -> int:
 def _assemble(settings: stack.Stack) -> Sandbox:
     """Everything that is needed, built or installed now if it is not there."""
     path = [] if shutil.which("pulumi") else [build.engine()]
-    control_plane, python = build.control_plane(), build.python()
-    config = FOLDER / f"Pulumi.{settings.name}.yaml"
-    path += [control_plane, python.parent]
-    engine = Engine(FOLDER, path, settings.name, config)
-    return Sandbox(settings, engine, _control_plane(control_plane), Services(python, FOLDER))
-
-
-def _control_plane(binaries: Path) -> ControlPlane:
-    return ControlPlane(binaries, FOLDER / "kubernetes", simulate_pods=not services.can_run_pods())
+    binaries, python = build.control_plane(), build.python()
+    path += [binaries, python.parent]
+    engine = Engine(FOLDER, path, settings.name, FOLDER / f"Pulumi.{settings.name}.yaml")
+    return Sandbox(settings, engine, binaries, ControlPlane(FOLDER / "kubernetes"), Services(python, FOLDER))
 
 
 def _start(sandbox: Sandbox) -> str:
@@ -122,11 +121,10 @@ def _start(sandbox: Sandbox) -> str:
     sandbox.engine.heal()
     sandbox.engine.select()
     _lay_plugins(sandbox)
+    why_simulated = sandbox.services.why_no_pods()
     with step("Kubernetes") as shown:
-        if done := sandbox.kubernetes.up():
-            sandbox.settled.unlink(missing_ok=True)
+        shown.note(sandbox.kubernetes.up(sandbox.binaries, simulate_pods=bool(why_simulated)))
         sandbox.kubernetes.set_nodes(_nodes(sandbox.stack))
-        shown.note(done or "runs already")
     with step("AWS") as shown:
         process = sandbox.services.aws()
         unfinished = [kind for kind in sandbox.engine.unfinished() if not kind.startswith("kubernetes:")]
@@ -138,8 +136,8 @@ def _start(sandbox: Sandbox) -> str:
             sandbox.settled.unlink(missing_ok=True)
             process = sandbox.services.start_aws(_port(sandbox.services))
     endpoint = f"http://127.0.0.1:{process.port}"
-    if sandbox.kubernetes.simulate_pods:
-        say("this machine gives no mount namespaces: pods are simulated, nothing is really trained")
+    if why_simulated:
+        say(f"{why_simulated}: they are simulated, and nothing is really trained")
     else:
         with step("worker nodes"):
             sandbox.services.start_node(sandbox.kubernetes.kubeconfig, endpoint)
@@ -175,11 +173,12 @@ def _nodes(settings: stack.Stack) -> list[Node]:
 
 def _port(running: Services) -> int:
     """The port that AWS had before if it can be had again: the recorded resources know it."""
-    before = processes.last(running.run, "aws")
-    if before:
+    if before := processes.last(running.run, "aws"):
         processes.stop(running.run, "aws")
         if services.is_free(before.port):
             return before.port
+        # The nodes told their pods the old address.
+        processes.stop(running.run, "node")
     return processes.free_port()
 
 
