@@ -21,8 +21,8 @@ Problems = Iterator[Problem]
 
 LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 IMAGE = r"[a-z0-9]+([._/:-]+[A-Za-z0-9]+)*(@sha256:[0-9a-f]{64})?"
-PRIVATE = [ipaddress.ip_network(n) for n in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")]
-DOCKER_BRIDGE = ipaddress.ip_network("172.17.0.0/16")
+PRIVATE = [ipaddress.IPv4Network(n) for n in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")]
+DOCKER_BRIDGE = ipaddress.IPv4Network("172.17.0.0/16")
 # On every EKS node: kubelet and kube-proxy, NodePort services, the VPC network plugin.
 TAKEN_PORTS = {
     "kubelet": range(10248, 10260),
@@ -41,9 +41,7 @@ def checked() -> tuple[Settings, Offer]:
     problems += refused if offer is None else check_offer(settings, offer)
     if offer is None or problems:
         listed = "\n".join(f"  {problem}" for problem in problems)
-        raise pulumi.RunError(
-            f"{settings.project}: nothing was made, because of the settings of {settings.stack}:\n{listed}"
-        )
+        raise pulumi.RunError(f"Nothing was made: the settings of stack {settings.stack} do not hold.\n{listed}")
     return settings, offer
 
 

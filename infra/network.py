@@ -37,7 +37,7 @@ def cidr_plan(vpc_cidr: str, zones: int) -> CidrPlan:
 
 def zone_capacity(vpc: ipaddress.IPv4Network) -> int:
     """Addresses that one worker subnet has to give."""
-    return int(vpc.num_addresses) // 2**SUBNET_BITS - AWS_RESERVED
+    return (int(vpc.num_addresses) >> SUBNET_BITS) - AWS_RESERVED
 
 
 class Network(pulumi.ComponentResource):

@@ -81,12 +81,14 @@ class Storage(pulumi.ComponentResource):
         self.register_outputs({"file_system_id": self.file_system.id, "dns_name": self.file_system.dns_name})
 
     def _access_point(self) -> aws.efs.AccessPoint:
-        owner = {"owner_uid": POSIX_ID, "owner_gid": POSIX_ID, "permissions": "0755"}
         return aws.efs.AccessPoint(
             "efs-access",
             file_system_id=self.file_system.id,
             posix_user={"uid": POSIX_ID, "gid": POSIX_ID},
-            root_directory={"path": "/paddle", "creation_info": owner},
+            root_directory={
+                "path": "/paddle",
+                "creation_info": {"owner_uid": POSIX_ID, "owner_gid": POSIX_ID, "permissions": "0755"},
+            },
             tags={"Name": NAME},
             opts=pulumi.ResourceOptions(parent=self),
         )

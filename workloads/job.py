@@ -17,14 +17,26 @@ def container(
     mounts: Sequence[k8s.core.v1.VolumeMountArgsDict],
     cpu: str,
     memory: str,
+    fields: Mapping[str, str] | None = None,
+    limits: Mapping[str, str] | None = None,
 ) -> k8s.core.v1.ContainerArgsDict:
-    """A container without privileges, whose last log lines become its reason when it fails."""
+    """A container without privileges, whose last log lines become its reason when it fails.
+
+    `fields` are environment variables that Kubernetes fills in from the pod.
+    """
+    variables: list[k8s.core.v1.EnvVarArgsDict] = [{"name": key, "value": value} for key, value in env.items()]
+    variables += [
+        {"name": key, "value_from": {"field_ref": {"field_path": path}}} for key, path in (fields or {}).items()
+    ]
+    resources: k8s.core.v1.ResourceRequirementsArgsDict = {"requests": {"cpu": cpu, "memory": memory}}
+    if limits:
+        resources["limits"] = dict(limits)
     made: k8s.core.v1.ContainerArgsDict = {
         "name": name,
         "image": image,
-        "env": [{"name": key, "value": value} for key, value in env.items()],
+        "env": variables,
         "volume_mounts": list(mounts),
-        "resources": {"requests": {"cpu": cpu, "memory": memory}},
+        "resources": resources,
         "security_context": {"allow_privilege_escalation": False, "capabilities": {"drop": ["ALL"]}},
         "termination_message_policy": "FallbackToLogsOnError",
     }

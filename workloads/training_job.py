@@ -68,18 +68,15 @@ def training_job_spec(
         "PEER_TIMEOUT_SECONDS": str(job_settings.peer_timeout_minutes * 60),
     }
     mounts: list[k8s.core.v1.VolumeMountArgsDict] = [{"mount_path": MOUNT, "name": POD_VOLUME}, scripts.MOUNT]
-    main = container("trainer", job_settings.image, job_settings.command, env, mounts, "1", "2Gi")
     fields = {"POD_NAME": "metadata.name", "POD_UID": "metadata.uid", "POD_IP": "status.podIP"}
-    main["env"] = [
-        *main["env"],
-        *({"name": name, "value_from": {"field_ref": {"field_path": path}}} for name, path in fields.items()),
-    ]
+    gpus = {"nvidia.com/gpu": str(job_settings.gpus_per_trainer)} if job_settings.gpus_per_trainer else {}
+    main = container(
+        "trainer", job_settings.image, job_settings.command, env, mounts, "1", "2Gi", fields=fields, limits=gpus
+    )
     # A host port is free once on each node: this is what spreads the trainers.
     main["ports"] = [
         {"name": f"jobport{i}", "host_port": port, "container_port": port} for i, port in enumerate(pserver.host_ports)
     ]
-    if job_settings.gpus_per_trainer:
-        main["resources"] = {**main["resources"], "limits": {"nvidia.com/gpu": str(job_settings.gpus_per_trainer)}}
     return {
         "parallelism": settings.trainers,
         "completions": settings.trainers,
