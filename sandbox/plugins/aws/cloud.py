@@ -187,8 +187,25 @@ def _session() -> Any:
     return botocore.session.Session()
 
 
-def gone(error: ClientError) -> bool:
+class GoneError(Exception):
+    """The thing is not there."""
+
+
+def only(items: Iterable[Mapping[str, Any]]) -> Any:
+    """The one item asked for by its id; some listings answer nothing instead of an error."""
+    for item in items:
+        return item
+    raise GoneError
+
+
+def first(items: Iterable[Mapping[str, Any]] | None) -> Mapping[str, Any]:
+    return next(iter(items or []), {})
+
+
+def gone(error: Exception) -> bool:
     """Whether AWS says that the thing itself is not there."""
+    if not isinstance(error, ClientError):
+        return isinstance(error, GoneError)
     code = error.response["Error"]["Code"]
     return "NotFound" in code or code.startswith("NoSuch") or code == "404"
 
