@@ -178,8 +178,14 @@ class Cloud:
     def account(self) -> str:
         return str(self("sts:GetCallerIdentity")["Account"])
 
+    def partition(self) -> tuple[str, str]:
+        """The name of the region's partition, and the end of its services' names."""
+        name = str(_session().get_partition_for_region(self.region))
+        suffix = _session().get_component("endpoint_resolver").get_partition_dns_suffix(name)
+        return name, str(suffix)
+
     def arn(self, service: str, resource: str) -> str:
-        return f"arn:aws:{service}:{self.region}:{self.account()}:{resource}"
+        return f"arn:{self.partition()[0]}:{service}:{self.region}:{self.account()}:{resource}"
 
 
 @cache

@@ -44,8 +44,8 @@ def _only_tags(cloud: Cloud, identity: str, have: State, want: State, changed: f
     _retag(cloud, identity, have, want, changed)
 
 
-def _arn(cloud: Cloud, kind: str, identity: str, owner: str | None = None) -> str:
-    return f"arn:aws:ec2:{cloud.region}:{owner or cloud.account()}:{kind}/{identity}"
+def _arn(cloud: Cloud, kind: str, identity: str) -> str:
+    return cloud.arn("ec2", f"{kind}/{identity}")
 
 
 # VPC

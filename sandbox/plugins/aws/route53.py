@@ -54,7 +54,7 @@ def _read_zone(cloud: Cloud, identity: str, before: State) -> State:
     ]
     tags = cloud("route53:ListTagsForResource", ResourceType="hostedzone", ResourceId=identity)
     return {
-        "arn": f"arn:aws:route53:::hostedzone/{identity}",
+        "arn": f"arn:{cloud.partition()[0]}:route53:::hostedzone/{identity}",
         "zoneId": identity,
         "name": name,
         "comment": zone.get("Config", {}).get("Comment", ""),
