@@ -178,8 +178,14 @@ class Cloud:
     def account(self) -> str:
         return str(self("sts:GetCallerIdentity")["Account"])
 
+    def partition(self) -> tuple[str, str]:
+        """The name of the region's partition, and the end of its services' names."""
+        name = str(_session().get_partition_for_region(self.region))
+        suffix = _session().get_component("endpoint_resolver").get_partition_dns_suffix(name)
+        return name, str(suffix)
+
     def arn(self, service: str, resource: str) -> str:
-        return f"arn:aws:{service}:{self.region}:{self.account()}:{resource}"
+        return f"arn:{self.partition()[0]}:{service}:{self.region}:{self.account()}:{resource}"
 
 
 @cache
@@ -187,8 +193,25 @@ def _session() -> Any:
     return botocore.session.Session()
 
 
-def gone(error: ClientError) -> bool:
+class GoneError(Exception):
+    """The thing is not there."""
+
+
+def only(items: Iterable[Mapping[str, Any]]) -> Any:
+    """The one item asked for by its id; some listings answer nothing instead of an error."""
+    for item in items:
+        return item
+    raise GoneError
+
+
+def first(items: Iterable[Mapping[str, Any]] | None) -> Mapping[str, Any]:
+    return next(iter(items or []), {})
+
+
+def gone(error: Exception) -> bool:
     """Whether AWS says that the thing itself is not there."""
+    if not isinstance(error, ClientError):
+        return isinstance(error, GoneError)
     code = error.response["Error"]["Code"]
     return "NotFound" in code or code.startswith("NoSuch") or code == "404"
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Any
 
-from sandbox.plugins.aws.cloud import Cloud, StandInError, pairs, plain, unpaired
+from sandbox.plugins.aws.cloud import Cloud, GoneError, StandInError, first, only, pairs, plain, unpaired
 from sandbox.plugins.aws.props import (
     COMPUTED,
     LOCAL,
@@ -24,7 +24,7 @@ from sandbox.plugins.aws.props import (
     text,
     texts,
 )
-from sandbox.plugins.aws.rows import REGION, TAGS, Autoname, Row, at_most_one, exactly_one
+from sandbox.plugins.aws.rows import REGION, TAGS, Autoname, Row, at_most_one, exactly_one, reaches
 
 
 def _tagged(kind: str, want: State) -> list[dict[str, Any]]:
@@ -44,12 +44,8 @@ def _only_tags(cloud: Cloud, identity: str, have: State, want: State, changed: f
     _retag(cloud, identity, have, want, changed)
 
 
-def _arn(cloud: Cloud, kind: str, identity: str, owner: str | None = None) -> str:
-    return f"arn:aws:ec2:{cloud.region}:{owner or cloud.account()}:{kind}/{identity}"
-
-
-def _found(items: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
-    return next(iter(items), None)
+def _arn(cloud: Cloud, kind: str, identity: str) -> str:
+    return cloud.arn("ec2", f"{kind}/{identity}")
 
 
 # VPC
@@ -62,7 +58,7 @@ def _create_vpc(cloud: Cloud, want: State) -> str:
 
 
 def _read_vpc(cloud: Cloud, identity: str, before: State) -> State:
-    vpc = cloud("ec2:DescribeVpcs", VpcIds=[identity])["Vpcs"][0]
+    vpc = only(cloud("ec2:DescribeVpcs", VpcIds=[identity])["Vpcs"])
     state: State = plain(vpc) | {"tagsAll": unpaired(vpc.get("Tags")), "arn": _arn(cloud, "vpc", identity)}
     for name in VPC_ATTRIBUTES:
         upper = name[0].upper() + name[1:]
@@ -70,8 +66,8 @@ def _read_vpc(cloud: Cloud, identity: str, before: State) -> State:
         state[name] = answer.get(upper, {}).get("Value", False)
     mine = {"Name": "vpc-id", "Values": [identity]}
 
-    def its(action: str, key: str, name: str, value: str) -> State:
-        return _found(cloud(action, Filters=[mine, {"Name": name, "Values": [value]}])[key]) or {}
+    def its(action: str, key: str, name: str, value: str) -> Mapping[str, Any]:
+        return first(cloud(action, Filters=[mine, {"Name": name, "Values": [value]}])[key])
 
     main = its("ec2:DescribeRouteTables", "RouteTables", "association.main", "true").get("RouteTableId")
     return state | {
@@ -109,12 +105,12 @@ def _create_gateway(cloud: Cloud, want: State) -> str:
 
 
 def _read_gateway(cloud: Cloud, identity: str, before: State) -> State:
-    gateway = cloud("ec2:DescribeInternetGateways", InternetGatewayIds=[identity])["InternetGateways"][0]
-    attached = _found(gateway.get("Attachments") or [])
+    gateway = only(cloud("ec2:DescribeInternetGateways", InternetGatewayIds=[identity])["InternetGateways"])
+    attached = first(gateway.get("Attachments"))
     return {
         "arn": _arn(cloud, "internet-gateway", identity),
         "ownerId": gateway.get("OwnerId") or cloud.account(),
-        "vpcId": attached["VpcId"] if attached else None,
+        "vpcId": attached.get("VpcId"),
         "tagsAll": unpaired(gateway.get("Tags")),
     }
 
@@ -147,7 +143,7 @@ def _create_subnet(cloud: Cloud, want: State) -> str:
 
 
 def _read_subnet(cloud: Cloud, identity: str, before: State) -> State:
-    subnet = cloud("ec2:DescribeSubnets", SubnetIds=[identity])["Subnets"][0]
+    subnet = only(cloud("ec2:DescribeSubnets", SubnetIds=[identity])["Subnets"])
     answered = plain(subnet)
     return {
         **answered,
@@ -170,7 +166,7 @@ def _update_subnet(cloud: Cloud, identity: str, have: State, want: State, change
 
 
 def _read_table(cloud: Cloud, identity: str, before: State) -> State:
-    table = cloud("ec2:DescribeRouteTables", RouteTableIds=[identity])["RouteTables"][0]
+    table = only(cloud("ec2:DescribeRouteTables", RouteTableIds=[identity])["RouteTables"])
     return {
         "arn": _arn(cloud, "route-table", identity),
         "ownerId": table.get("OwnerId") or cloud.account(),
@@ -211,11 +207,11 @@ def _place_of_route(identity: str, state: State) -> tuple[str, str]:
     return table, destination
 
 
-def _read_route(cloud: Cloud, identity: str, before: State) -> State | None:
+def _read_route(cloud: Cloud, identity: str, before: State) -> State:
     table, destination = _place_of_route(identity, before)
-    routes = cloud("ec2:DescribeRouteTables", RouteTableIds=[table])["RouteTables"][0].get("Routes", [])
-    route = _found(each for each in routes if each.get("DestinationCidrBlock") == destination)
-    return plain(route) | {"routeTableId": table} if route else None
+    routes = only(cloud("ec2:DescribeRouteTables", RouteTableIds=[table])["RouteTables"]).get("Routes", [])
+    route = only(each for each in routes if each.get("DestinationCidrBlock") == destination)
+    return {**plain(route), "routeTableId": table}
 
 
 def _update_route(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
@@ -231,25 +227,25 @@ def _associate(cloud: Cloud, want: State) -> str:
     return str(cloud("ec2:AssociateRouteTable", want)["AssociationId"])
 
 
-def _read_association(cloud: Cloud, identity: str, before: State) -> State | None:
+def _read_association(cloud: Cloud, identity: str, before: State) -> State:
     """Found by its subnet or gateway: another route table gives the association another id."""
     target = before.get("subnetId") or before.get("gatewayId") or identity.split("/")[0]
     name = "association.gateway-id" if target.startswith("igw-") else "association.subnet-id"
     tables = cloud("ec2:DescribeRouteTables", Filters=[{"Name": name, "Values": [target]}])["RouteTables"]
     every = (each for table in tables for each in table.get("Associations", []))
-    found = _found(each for each in every if target in (each.get("SubnetId"), each.get("GatewayId")))
-    return plain(found) if found else None
+    found: State = plain(only(each for each in every if target in (each.get("SubnetId"), each.get("GatewayId"))))
+    return found
 
 
 def _update_association(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
-    now = _read_association(cloud, identity, want) or {}
+    now = _read_association(cloud, identity, want)
     parameters = {"AssociationId": now["routeTableAssociationId"], "RouteTableId": want["routeTableId"]}
     cloud("ec2:ReplaceRouteTableAssociation", **parameters)
 
 
 def _delete_association(cloud: Cloud, identity: str, state: State) -> None:
-    if now := _read_association(cloud, identity, state):
-        cloud("ec2:DisassociateRouteTable", AssociationId=now["routeTableAssociationId"])
+    now = _read_association(cloud, identity, state)
+    cloud("ec2:DisassociateRouteTable", AssociationId=now["routeTableAssociationId"])
 
 
 # Addresses and NAT
@@ -260,7 +256,7 @@ def _create_address(cloud: Cloud, want: State) -> str:
 
 
 def _read_address(cloud: Cloud, identity: str, before: State) -> State:
-    address = cloud("ec2:DescribeAddresses", AllocationIds=[identity])["Addresses"][0]
+    address = only(cloud("ec2:DescribeAddresses", AllocationIds=[identity])["Addresses"])
     return {
         **plain(address),
         "arn": _arn(cloud, "elastic-ip", identity),
@@ -278,17 +274,14 @@ def _create_nat(cloud: Cloud, want: State) -> str:
     return str(answer["NatGateway"]["NatGatewayId"])
 
 
-def _read_nat(cloud: Cloud, identity: str, before: State) -> State | None:
-    nat = _found(cloud("ec2:DescribeNatGateways", NatGatewayIds=[identity])["NatGateways"])
-    if nat is None or nat["State"] == "deleted":
-        return None
-    if nat["State"] == "failed":
-        raise StandInError(f"NAT gateway {identity} failed: {nat.get('FailureMessage', 'AWS gives no reason')}")
-    first = _found(nat.get("NatGatewayAddresses") or []) or {}
+def _read_nat(cloud: Cloud, identity: str, before: State) -> State:
+    nat = only(cloud("ec2:DescribeNatGateways", NatGatewayIds=[identity])["NatGateways"])
+    if nat["State"] == "deleted":
+        raise GoneError
     return {
         "autoProvisionZones": "",
         **plain(nat),
-        **plain(first),
+        **plain(first(nat.get("NatGatewayAddresses"))),
         "availabilityMode": nat.get("AvailabilityMode") or "zonal",
         "regionalNatGatewayAddresses": [],
         "secondaryAllocationIds": [],
@@ -310,12 +303,12 @@ def _document(want: State) -> State:
     return {"policyDocument": want["policy"]} if want.get("policy") else {}
 
 
-def _read_endpoint(cloud: Cloud, identity: str, before: State) -> State | None:
-    endpoint = _found(cloud("ec2:DescribeVpcEndpoints", VpcEndpointIds=[identity])["VpcEndpoints"])
-    if endpoint is None or endpoint["State"] == "deleted":
-        return None
+def _read_endpoint(cloud: Cloud, identity: str, before: State) -> State:
+    endpoint = only(cloud("ec2:DescribeVpcEndpoints", VpcEndpointIds=[identity])["VpcEndpoints"])
+    if endpoint["State"] == "deleted":
+        raise GoneError
     names = [{"Name": "prefix-list-name", "Values": [endpoint["ServiceName"]]}]
-    prefix = _found(cloud("ec2:DescribeManagedPrefixLists", Filters=names)["PrefixLists"]) or {}
+    prefix = first(cloud("ec2:DescribeManagedPrefixLists", Filters=names)["PrefixLists"])
     entries: list[dict[str, str]] = []
     if prefix:
         entries = cloud("ec2:GetManagedPrefixListEntries", PrefixListId=prefix["PrefixListId"])["Entries"]
@@ -358,7 +351,7 @@ def _create_group(cloud: Cloud, want: State) -> str:
 
 
 def _read_group(cloud: Cloud, identity: str, before: State) -> State:
-    group = cloud("ec2:DescribeSecurityGroups", GroupIds=[identity])["SecurityGroups"][0]
+    group = only(cloud("ec2:DescribeSecurityGroups", GroupIds=[identity])["SecurityGroups"])
     return {
         "arn": _arn(cloud, "security-group", identity),
         "name": group["GroupName"],
@@ -388,14 +381,14 @@ def _permission(rule: dict[str, Any], group: str) -> State:
 
 def _finish_group(cloud: Cloud, identity: str) -> None:
     """A new group lets everything out: the published provider takes that rule away, and so does this one."""
-    group = cloud("ec2:DescribeSecurityGroups", GroupIds=[identity])["SecurityGroups"][0]
+    group = only(cloud("ec2:DescribeSecurityGroups", GroupIds=[identity])["SecurityGroups"])
     if group.get("IpPermissionsEgress"):
         cloud("ec2:RevokeSecurityGroupEgress", GroupId=identity, IpPermissions=group["IpPermissionsEgress"])
 
 
 def _delete_group(cloud: Cloud, identity: str, state: State) -> None:
     if state.get("revokeRulesOnDelete"):
-        group = cloud("ec2:DescribeSecurityGroups", GroupIds=[identity])["SecurityGroups"][0]
+        group = only(cloud("ec2:DescribeSecurityGroups", GroupIds=[identity])["SecurityGroups"])
         for action, key in (("Ingress", "IpPermissions"), ("Egress", "IpPermissionsEgress")):
             if group.get(key):
                 cloud(f"ec2:RevokeSecurityGroup{action}", GroupId=identity, IpPermissions=group[key])
@@ -429,10 +422,8 @@ def _create_rule(direction: str) -> Any:
     return create
 
 
-def _read_rule(cloud: Cloud, identity: str, before: State) -> State | None:
-    rule = _found(cloud("ec2:DescribeSecurityGroupRules", SecurityGroupRuleIds=[identity])["SecurityGroupRules"])
-    if rule is None:
-        return None
+def _read_rule(cloud: Cloud, identity: str, before: State) -> State:
+    rule = only(cloud("ec2:DescribeSecurityGroupRules", SecurityGroupRuleIds=[identity])["SecurityGroupRules"])
     every = rule["IpProtocol"] == "-1"
     return {
         **plain(rule),
@@ -462,7 +453,7 @@ def _update_rule(cloud: Cloud, identity: str, have: State, want: State, changed:
 
 def _delete_rule(direction: str) -> Any:
     def delete(cloud: Cloud, identity: str, state: State) -> None:
-        group = state.get("securityGroupId") or (_read_rule(cloud, identity, state) or {})["securityGroupId"]
+        group = state.get("securityGroupId") or _read_rule(cloud, identity, state)["securityGroupId"]
         cloud(f"ec2:RevokeSecurityGroup{direction}", GroupId=group, SecurityGroupRuleIds=[identity])
 
     return delete
@@ -558,7 +549,7 @@ def _create_template(cloud: Cloud, want: State) -> str:
 
 
 def _read_template(cloud: Cloud, identity: str, before: State) -> State:
-    template = cloud("ec2:DescribeLaunchTemplates", LaunchTemplateIds=[identity])["LaunchTemplates"][0]
+    template = only(cloud("ec2:DescribeLaunchTemplates", LaunchTemplateIds=[identity])["LaunchTemplates"])
     latest = str(template["LatestVersionNumber"])
     versions = cloud("ec2:DescribeLaunchTemplateVersions", LaunchTemplateId=identity, Versions=[latest])
     version = versions["LaunchTemplateVersions"][0]
@@ -603,10 +594,8 @@ def _create_key_pair(cloud: Cloud, want: State) -> str:
     return str(cloud("ec2:ImportKeyPair", want, **parameters)["KeyName"])
 
 
-def _read_key_pair(cloud: Cloud, identity: str, before: State) -> State | None:
-    pair = _found(cloud("ec2:DescribeKeyPairs", KeyNames=[identity], IncludePublicKey=True)["KeyPairs"])
-    if pair is None:
-        return None
+def _read_key_pair(cloud: Cloud, identity: str, before: State) -> State:
+    pair = only(cloud("ec2:DescribeKeyPairs", KeyNames=[identity], IncludePublicKey=True)["KeyPairs"])
     return {
         **plain(pair),
         "arn": _arn(cloud, "key-pair", identity),
@@ -768,7 +757,7 @@ ROWS = [
         read=_read_nat,
         update=_only_tags,
         delete=_delete_by("ec2:DeleteNatGateway", "NatGatewayId"),
-        settled=lambda state: bool(state["networkInterfaceId"]),
+        settled=reaches("state", "available", "failed"),
     ),
     Row(
         "aws:ec2/vpcEndpoint:VpcEndpoint",
@@ -790,7 +779,7 @@ ROWS = [
         read=_read_endpoint,
         update=_update_endpoint,
         delete=_delete_endpoint,
-        settled=lambda state: state["state"] == "available",
+        settled=reaches("state", "available", "failed", "rejected"),
     ),
     Row(
         "aws:ec2/securityGroup:SecurityGroup",

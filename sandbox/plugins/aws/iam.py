@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from sandbox.plugins.aws.cloud import Cloud, StandInError, pairs, plain, unpaired
+from sandbox.plugins.aws.cloud import Cloud, StandInError, only, pairs, plain, unpaired
 from sandbox.plugins.aws.props import (
     COMPUTED,
     LOCAL,
@@ -117,10 +117,11 @@ def _attach(cloud: Cloud, want: State) -> str:
     return f"{want['role']}/{want['policyArn']}"
 
 
-def _read_attachment(cloud: Cloud, identity: str, before: State) -> State | None:
+def _read_attachment(cloud: Cloud, identity: str, before: State) -> State:
     role, arn = _split(identity, "/", "ROLE/POLICYARN")
     attached = cloud.pages("iam:ListAttachedRolePolicies", "AttachedPolicies", RoleName=role)
-    return {"role": role, "policyArn": arn} if any(each["PolicyArn"] == arn for each in attached) else None
+    only(each for each in attached if each["PolicyArn"] == arn)
+    return {"role": role, "policyArn": arn}
 
 
 def _detach(cloud: Cloud, identity: str, state: State) -> None:

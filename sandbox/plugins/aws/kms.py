@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sandbox.plugins.aws.cloud import Cloud, pairs, plain, unpaired
+from sandbox.plugins.aws.cloud import Cloud, GoneError, only, pairs, plain, unpaired
 from sandbox.plugins.aws.props import COMPUTED, LOCAL, REPLACES, REQUIRED, State, flag, number, policy, text
 from sandbox.plugins.aws.rows import REGION, TAGS, Autoname, Row
 
@@ -15,10 +15,10 @@ def _create_key(cloud: Cloud, want: State) -> str:
     return str(cloud("kms:CreateKey", want, **parameters, Tags=pairs(want["tagsAll"], *TAG))["KeyMetadata"]["KeyId"])
 
 
-def _read_key(cloud: Cloud, identity: str, before: State) -> State | None:
+def _read_key(cloud: Cloud, identity: str, before: State) -> State:
     key = cloud("kms:DescribeKey", KeyId=identity)["KeyMetadata"]
     if key["KeyState"] in ("PendingDeletion", "PendingReplicaDeletion"):
-        return None
+        raise GoneError
     rotation = cloud("kms:GetKeyRotationStatus", KeyId=identity)
     return {
         **plain(key),
@@ -60,11 +60,9 @@ def _create_alias(cloud: Cloud, want: State) -> str:
     return str(want["name"])
 
 
-def _read_alias(cloud: Cloud, identity: str, before: State) -> State | None:
+def _read_alias(cloud: Cloud, identity: str, before: State) -> State:
     aliases = cloud.pages("kms:ListAliases", "Aliases")
-    found = next((each for each in aliases if each["AliasName"] == identity), None)
-    if found is None:
-        return None
+    found = only(each for each in aliases if each["AliasName"] == identity)
     key = cloud("kms:DescribeKey", KeyId=found["TargetKeyId"])["KeyMetadata"]
     return {
         "arn": found["AliasArn"],

@@ -9,7 +9,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError  # type: ignore[import-untyped]
 
-from sandbox.plugins.aws.cloud import Cloud, StandInError, gone
+from sandbox.plugins.aws.cloud import Cloud, GoneError, StandInError, gone
 from sandbox.plugins.aws.props import (
     COMPUTED,
     LOCAL,
@@ -20,6 +20,7 @@ from sandbox.plugins.aws.props import (
     State,
     Unknown,
     accept,
+    aligned,
     differences,
     mapping,
 )
@@ -116,14 +117,20 @@ def _guess(inputs: Mapping[str, Prop], outputs: Sequence[str], want: State) -> S
 
 def look(row: Row, cloud: Cloud, identity: str, before: State) -> State | None:
     """The state as AWS has it, under the names of the SDK; None when the thing is not there."""
+    raw = _ask(row, cloud, identity, before)
+    return None if raw is None else _shape(row, cloud, raw, before)
+
+
+def _ask(row: Row, cloud: Cloud, identity: str, before: State) -> State | None:
     try:
-        raw = row.read(cloud, identity, before)
-    except ClientError as error:
+        return row.read(cloud, identity, before)
+    except (ClientError, GoneError) as error:
         if gone(error):
             return None
         raise
-    if raw is None:
-        return None
+
+
+def _shape(row: Row, cloud: Cloud, raw: State, before: State) -> State:
     state = _pruned(row.inputs, row.outputs, raw)
     state.update({name: before.get(name, prop.default) for name, prop in row.inputs.items() if LOCAL in prop.how})
     if "tags" in row.inputs:
@@ -132,7 +139,7 @@ def look(row: Row, cloud: Cloud, identity: str, before: State) -> State | None:
         state["tags"] = {k: v for k, v in state["tagsAll"].items() if k in own or defaults.get(k) != v}
     if "region" in row.inputs:
         state["region"] = cloud.region
-    return {name: value for name, value in state.items() if value is not None}
+    return aligned(row.inputs, {name: value for name, value in state.items() if value is not None}, before)
 
 
 def _pruned(inputs: Mapping[str, Prop], outputs: Sequence[str], raw: State) -> State:
@@ -187,8 +194,8 @@ def _changed(row: Row, state: State, want: State) -> frozenset[str]:
 
 def _settle(row: Row, cloud: Cloud, identity: str, want: State, seconds: float) -> State:
     def settled() -> State | None:
-        state = look(row, cloud, identity, want)
-        return state if state is not None and row.settled(state) else None
+        raw = _ask(row, cloud, identity, want)
+        return _shape(row, cloud, raw, want) if raw is not None and row.settled(raw) else None
 
     return cloud.until(settled, f"{row.token} {identity} to be ready", seconds)
 
@@ -221,6 +228,8 @@ def delete(row: Row, cloud: Cloud, identity: str, state: State, seconds: float) 
     def tried() -> bool | None:
         try:
             row.delete(cloud, identity, state)
+        except GoneError:
+            return True
         except ClientError as error:
             if error.response["Error"]["Code"] in HELD and time.monotonic() < patience:
                 return None

@@ -239,8 +239,26 @@ def _settled(document: Any, key: str = "") -> Any:
         items = [_settled(each) for each in document]
         if key == "Statement":
             return items
-        return items[0] if len(items) == 1 else sorted(items, key=lambda each: json.dumps(each, sort_keys=True))
+        return items[0] if len(items) == 1 else sorted(items, key=_order)
     return str(document).lower() if isinstance(document, bool) else document
+
+
+def aligned(props: Mapping[str, Prop], state: State, before: State) -> State:
+    """The state with sets in one order and policies in one spelling: as before while they say the same."""
+    out = dict(state)
+    for name, prop in props.items():
+        value, was = state.get(name), before.get(name)
+        if prop.kind == "block" and isinstance(value, dict):
+            out[name] = aligned(prop.members, value, was if isinstance(was, dict) else {})
+        elif prop.kind in ("set", "policy") and value:
+            plain = prop.kind == "policy" or (prop.item and prop.item.kind != "block")
+            same = plain and was is not None and not isinstance(was, Unknown) and _same(prop, was, value)
+            out[name] = was if same else sorted(value, key=_order) if prop.kind == "set" else value
+    return out
+
+
+def _order(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
 
 
 def as_inputs(props: Mapping[str, Prop], state: State, before: State) -> State:

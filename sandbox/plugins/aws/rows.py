@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from sandbox.plugins.aws.cloud import Cloud
+from sandbox.plugins.aws.cloud import Cloud, StandInError
 from sandbox.plugins.aws.props import COMPUTED, REPLACES, Misuse, Prop, State, mapping, text
 
 TAGS = {"tags": mapping()}
@@ -35,13 +35,13 @@ class Row:
     inputs: Mapping[str, Prop]
     outputs: Sequence[str]
     create: Callable[[Cloud, State], str]
-    # `before` is the last known state: it holds what AWS cannot tell. None when the thing is not there.
-    read: Callable[[Cloud, str, State], State | None]
+    # `before` is the last known state: it holds what AWS cannot tell.
+    read: Callable[[Cloud, str, State], State]
     delete: Callable[[Cloud, str, State], None]
     update: Update | None = None
     finish: Callable[[Cloud, str], None] | None = None  # a step of the creation after the thing is there
     autoname: Autoname | None = None
-    settled: Callable[[State], bool] = lambda state: True
+    settled: Callable[[State], bool] = lambda answer: True
     check: Callable[[State], list[Misuse]] = lambda given: []
     forces: Callable[[State, State], list[str]] = lambda state, want: []  # replacements that depend on the values
     renewed: Sequence[str] = ()  # outputs that an update gives a new value
@@ -66,3 +66,15 @@ def at_most_one(*names: str) -> Callable[[State], list[Misuse]]:
         return [] if len(found) < 2 else [Misuse(found[1], f"conflicts with {found[0]}: give one of them")]
 
     return check
+
+
+def reaches(name: str, good: str, *bad: str) -> Callable[[State], bool]:
+    """Ready once the status that AWS answers is `good`; never again once it is one of `bad`."""
+
+    def settled(answer: State) -> bool:
+        status = answer.get(name)
+        if status in bad:
+            raise StandInError(f"AWS reports {name} {status}")
+        return bool(status == good)
+
+    return settled

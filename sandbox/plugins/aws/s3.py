@@ -53,7 +53,7 @@ def _read_bucket(cloud: Cloud, identity: str, before: State) -> State:
     lock = _or_none(lambda: cloud("s3:GetObjectLockConfiguration", Bucket=identity)["ObjectLockConfiguration"])
     return {
         "bucket": identity,
-        "arn": f"arn:aws:s3:::{identity}",
+        "arn": f"arn:{cloud.partition()[0]}:s3:::{identity}",
         "bucketDomainName": f"{identity}.s3.amazonaws.com",
         "bucketNamespace": "global",
         "bucketRegion": where,

@@ -1,5 +1,0 @@
-"""What moto lacks."""
-
-
-def apply() -> None:
-    pass
