@@ -12,7 +12,7 @@ from typing import Any
 import botocore.session  # type: ignore[import-untyped]
 import pytest
 
-from tests.sandbox.standin import Plugin
+from tests.sandbox.aws.standin import Plugin
 
 SERVICES = ("autoscaling", "ec2", "efs", "eks", "iam", "kms", "logs", "route53", "s3", "ssm", "sts")
 
