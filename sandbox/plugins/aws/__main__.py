@@ -13,12 +13,14 @@ from sandbox.plugins.aws.server import serve  # noqa: E402
 
 
 def main() -> None:
-    # Ctrl-C reaches the whole process group: the engine decides what it means and calls Cancel.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     server, port = serve()
+    # The engine, which has cancelled what was under way, ends a plugin by SIGINT and reports one that lingers.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: server.stop(grace=0.5))
     sys.stdout.write(f"{port}\n")
     sys.stdout.flush()
     server.wait_for_termination()
+    os._exit(0)
 
 
 main()
