@@ -35,6 +35,9 @@ def _misfits(schemas: Object, schema: Object, value: Any, path: Path) -> list[tu
         return []
     if wanted and (not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool)):
         return [(path, f"must be {schema['type']}, is {value!r}")]
+    options = schema.get("oneOf", [])
+    if options and all(_misfits(schemas, option, value, path) for option in options):
+        return [(path, f"must be one of {', '.join(str(option.get('type')) for option in options)}, is {value!r}")]
     if isinstance(value, list) and "items" in schema:
         return [bad for at, item in enumerate(value) for bad in _misfits(schemas, schema["items"], item, (*path, at))]
     if not isinstance(value, dict):
