@@ -16,6 +16,7 @@ import time
 import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, BinaryIO, Iterator, NamedTuple
 
@@ -24,12 +25,12 @@ import numpy
 BLOCK = 1 << 20
 NEWLINE = 10
 SEED = 2016
-GOOD = "great superb lovely charming brilliant moving funny clever warm gripping fresh honest bold tender rich".split()
-BAD = "dull awful boring clumsy weak tedious bland messy cold shallow noisy stale lazy hollow grim".split()
-PLAIN = "the a film movie story plot actor scene director music ending it this that was is with and very quite".split()
+GOOD = "great superb lovely charming brilliant moving funny clever warm gripping fresh honest bold tender rich"
+BAD = "dull awful boring clumsy weak tedious bland messy cold shallow noisy stale lazy hollow grim"
+PLAIN = "the a film movie story plot actor scene director music ending it this that was is with and very quite"
 
 
-class Problem(Exception):
+class DataError(Exception):
     """What a person has to put right; printed as one line."""
 
 
@@ -66,22 +67,22 @@ class Progress:
 
 
 def read_settings(env: dict[str, str]) -> Settings:
-    """The settings, or a Problem that names the variable."""
+    """The settings, or a DataError that names the variable."""
 
     def number(name: str, default: str, least: int) -> int:
         value = env.get(name, default)
         if not value.isdigit() or int(value) < least:
-            raise Problem(f"{name} is {value!r}: it must be a whole number of at least {least}")
+            raise DataError(f"{name} is {value!r}: it must be a whole number of at least {least}")
         return int(value)
 
     for name in ("OUT_DIR", "SPLIT_COUNT", "TRAIN_CONFIG_DIR"):
         if not env.get(name):
-            raise Problem(f"{name} is not set: the data Job must give it")
+            raise DataError(f"{name} is not set: the data Job must give it")
     source = env.get("DATA_SOURCE") or "synthetic"
     if source != "synthetic" and not source.startswith(("https://", "s3://")):
-        raise Problem(f"DATA_SOURCE is {source!r}: it must be synthetic, https://... or s3://bucket/key")
+        raise DataError(f"DATA_SOURCE is {source!r}: it must be synthetic, https://... or s3://bucket/key")
     if source.startswith("s3://") and not env.get("DATA_FILE"):
-        raise Problem(f"DATA_FILE is not set: an init container must copy {source} and name the file there")
+        raise DataError(f"DATA_FILE is not set: an init container must copy {source} and name the file there")
     return Settings(
         out=Path(env["OUT_DIR"]),
         splits=number("SPLIT_COUNT", "", 1),
@@ -101,12 +102,9 @@ def blocks(stream: BinaryIO) -> Iterator[bytes]:
 def synthesize(path: Path, records: int) -> None:
     """Write labelled reviews, `0 or 1 <tab> words`; the same ones for the same count, on any machine."""
     rng = random.Random(SEED)
-    words = GOOD + BAD + PLAIN
-    weights = {
-        "1": [3.0] * len(GOOD) + [1.0] * len(BAD) + [3.0] * len(PLAIN),
-        "0": [1.0] * len(GOOD) + [3.0] * len(BAD) + [3.0] * len(PLAIN),
-    }
-    cumulative = {label: [sum(w[: i + 1]) for i in range(len(w))] for label, w in weights.items()}
+    words = f"{GOOD} {BAD} {PLAIN}".split()
+    rare = {"1": BAD.split(), "0": GOOD.split()}
+    cumulative = {label: list(accumulate(1 if word in rare[label] else 3 for word in words)) for label in "01"}
     with path.open("w", encoding="utf-8", newline="\n") as out:
         for _ in range(records):
             label = "1" if rng.random() < 0.5 else "0"
@@ -124,9 +122,9 @@ def download(url: str, path: Path) -> None:
                 out.write(block)
                 progress.add(len(block))
     except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
-        raise Problem(f"DATA_SOURCE {url} cannot be downloaded: {error}") from error
+        raise DataError(f"DATA_SOURCE {url} cannot be downloaded: {error}") from error
     if expected and path.stat().st_size != expected:
-        raise Problem(f"DATA_SOURCE {url} broke off at {path.stat().st_size} of {expected} bytes: run the Job again")
+        raise DataError(f"DATA_SOURCE {url} broke off at {path.stat().st_size} of {expected} bytes: run the Job again")
 
 
 def check_sum(path: Path, expected: str, source: str) -> None:
@@ -138,7 +136,7 @@ def check_sum(path: Path, expected: str, source: str) -> None:
             digest.update(block)
             progress.add(len(block))
     if digest.hexdigest() != expected:
-        raise Problem(f"DATA_SOURCE {source} has SHA-256 {digest.hexdigest()}, DATA_SHA256 says {expected}")
+        raise DataError(f"DATA_SOURCE {source} has SHA-256 {digest.hexdigest()}, DATA_SHA256 says {expected}")
 
 
 def unpack(archive: Path, path: Path) -> None:
@@ -164,7 +162,7 @@ def obtain(settings: Settings, work: Path) -> Path:
         path = work / "source"
         download(settings.source, path)
     elif not path.is_file():
-        raise Problem(f"DATA_FILE {path} is not there: the init container did not copy {settings.source}")
+        raise DataError(f"DATA_FILE {path} is not there: the init container did not copy {settings.source}")
     if settings.sha256:
         check_sum(path, settings.sha256, settings.source)
     if path.stat().st_size and tarfile.is_tarfile(path):
@@ -174,7 +172,7 @@ def obtain(settings: Settings, work: Path) -> Path:
         head = stream.read(4)
     for magic, what in ((b"\x1f\x8b", "gzip"), (b"\xff\xfe", "UTF-16 text"), (b"\xfe\xff", "UTF-16 text")):
         if head.startswith(magic):
-            raise Problem(f"DATA_SOURCE {settings.source} is {what}: give plain text lines or a tar of such files")
+            raise DataError(f"DATA_SOURCE {settings.source} is {what}: give plain text lines or a tar of such files")
     return path
 
 
@@ -191,7 +189,7 @@ def cut(path: Path, splits: int) -> list[tuple[int, int, int]]:
             progress.add(len(block))
         total = sum(counts) + (last != b"\n")
         if total < splits:
-            raise Problem(f"the data has {total} records for {splits} trainers: each needs at least one")
+            raise DataError(f"the data has {total} records for {splits} trainers: each needs at least one")
         firsts = [i * (total // splits) + min(i, total % splits) for i in range(splits)] + [total]
         offsets = [0]
         index = seen = 0
@@ -212,7 +210,7 @@ def copy_range(source: Path, target: Path, start: int, length: int, progress: Pr
         while length:
             count = os.sendfile(writer.fileno(), reader.fileno(), start, min(length, 64 * BLOCK))
             if not count:
-                raise Problem(f"{source} became shorter while it was read")
+                raise DataError(f"{source} became shorter while it was read")
             start += count
             length -= count
             progress.add(count)
@@ -334,7 +332,7 @@ def main() -> int:
     """Run, and turn what a person can mend into one line."""
     try:
         prepare(read_settings(dict(os.environ)))
-    except (Problem, OSError, tarfile.TarError) as error:
+    except (DataError, OSError, tarfile.TarError) as error:
         print(f"prepare.py: {error}", file=sys.stderr, flush=True)
         return 1
     return 0

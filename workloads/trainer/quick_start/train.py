@@ -10,7 +10,7 @@ import sys
 import time
 import zlib
 from pathlib import Path
-from typing import Any, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import Any, Iterator, NamedTuple, Sequence
 
 import numpy
 import paddle
@@ -30,7 +30,7 @@ class Records(NamedTuple):
     starts: numpy.ndarray
     labels: numpy.ndarray
 
-    def batch(self, chosen: Sequence[int]) -> Tuple[paddle.Tensor, paddle.Tensor]:
+    def batch(self, chosen: Sequence[int]) -> tuple[paddle.Tensor, paddle.Tensor]:
         """The chosen records as a padded table of word ids, and their labels."""
         rows = [self.ids[self.starts[i] : self.starts[i + 1]] for i in chosen]
         table = numpy.full((len(rows), max(map(len, rows))), PADDING, dtype="int64")
@@ -39,14 +39,14 @@ class Records(NamedTuple):
         return paddle.to_tensor(table), paddle.to_tensor(self.labels[list(chosen)])
 
 
-def word_ids(text: str) -> List[int]:
+def word_ids(text: str) -> list[int]:
     """The words of a review as ids, the bias first."""
     return [BIAS] + [2 + zlib.crc32(word.encode()) % (WORDS - 2) for word in text.split()]
 
 
 def read_records(lines: Iterator[str], where: str) -> Records:
     """Numbers from lines; a line that is no record is named."""
-    ids: List[int] = []
+    ids: list[int] = []
     starts, labels = [0], []
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -60,10 +60,10 @@ def read_records(lines: Iterator[str], where: str) -> Records:
     return Records(numpy.array(ids, "int64"), numpy.array(starts, "int64"), numpy.array(labels, "float32"))
 
 
-def read_shard(folder: Path) -> Tuple[Records, Records]:
+def read_shard(folder: Path) -> tuple[Records, Records]:
     """This trainer's records, and those held out: chosen by content, so the same ones however the data is split."""
-    kept: List[str] = []
-    held_out: List[str] = []
+    kept: list[str] = []
+    held_out: list[str] = []
     for path in sorted(folder.rglob("*.txt")):
         with path.open(encoding="utf-8", errors="replace") as lines:
             for line in lines:
@@ -73,7 +73,7 @@ def read_shard(folder: Path) -> Tuple[Records, Records]:
     return read_records(iter(kept), str(folder)), read_records(iter(held_out), str(folder))
 
 
-def total(values: Sequence[float]) -> List[float]:
+def total(values: Sequence[float]) -> list[float]:
     """The values added up over all trainers."""
     tensor = paddle.to_tensor(list(values), dtype="float64")
     if dist.get_world_size() > 1:
@@ -132,13 +132,13 @@ def train_pass(number: int, passes: int, model: Any, optimizer: Any, records: Re
     sizes = paddle.to_tensor([len(records.labels)])
     if world > 1:
         dist.all_reduce(sizes, op=dist.ReduceOp.MAX)
-    steps = -(-sizes.item() // batch)
+    steps = -(-int(sizes.item()) // batch)
     # A trainer with fewer records begins again with its first, so that no other waits for it for ever.
     order = numpy.resize(numpy.random.RandomState(number).permutation(len(records.labels)), steps * batch)
     loss_sum, started = 0.0, time.monotonic()
     printed = started
     for step in range(steps):
-        ids, labels = records.batch(order[step * batch : (step + 1) * batch])
+        ids, labels = records.batch(order[step * batch : (step + 1) * batch].tolist())
         loss = paddle.nn.functional.binary_cross_entropy_with_logits(score(model, ids), labels)
         loss.backward()
         optimizer.step()
@@ -149,7 +149,8 @@ def train_pass(number: int, passes: int, model: Any, optimizer: Any, records: Re
             printed = now
             left = (now - started) / (step + 1) * (steps - step - 1 + steps * (passes - number - 1))
             print(f"pass {number + 1}/{passes}: {100 * (step + 1) // steps}%  ETA {clock(left)}", flush=True)
-    return total([loss_sum / steps])[0] / world
+    (mean_loss,) = total([loss_sum / steps / world])
+    return mean_loss
 
 
 def clock(seconds: float) -> str:
