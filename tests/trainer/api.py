@@ -1,4 +1,4 @@
-"""A small API server for tests: pods over HTTPS, listed in pages, watched, forgotten (410), cut off and stopped at will."""
+"""A small API server for tests, over HTTPS: lists in pages, watches, forgets (410), cuts off and stops at will."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class FakeApi:
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
-            def do_GET(self) -> None:  # noqa: N802
+            def do_GET(self) -> None:
                 api.answer(self)
 
             def log_message(self, *_: Any) -> None:
@@ -165,7 +165,8 @@ class FakeApi:
         bookmark = time.monotonic()
         while True:
             with self.changed:
-                self.changed.wait_for(lambda: self.version > version or self.cut != cut, timeout=0.5)
+                if self.version == version and self.cut == cut:
+                    self.changed.wait(timeout=0.5)
                 if self.cut != cut:
                     handler.close_connection = True
                     return

@@ -7,9 +7,10 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 from tests.trainer.api import FakeApi, make_pod
 
@@ -116,7 +117,7 @@ class Gang:
             self.api.put(trainer.pod)
 
     def tick(self, replace: bool) -> None:
-        """What a kubelet and a Job controller do next: note ended containers; a failed pod gets another in its place."""
+        """What a kubelet and a Job controller do next: note ended containers, and replace failed pods."""
         for index, trainer in list(self.pods.items()):
             status = trainer.process.poll()
             if status is None or trainer.pod["status"]["phase"] != "Running":

@@ -131,9 +131,7 @@ def read_settings(env: Mapping[str, str], arguments: list[str]) -> Settings:
     root = Path(text("JOB_PATH")) / text("JOB_NAME")
     nics = [name for _, name in socket.if_nameindex()]
     if text("CONF_PADDLE_NIC") not in nics:
-        raise LaunchError(
-            f"CONF_PADDLE_NIC is {env['CONF_PADDLE_NIC']!r}, but this pod has only {', '.join(nics)}"
-        )
+        raise LaunchError(f"CONF_PADDLE_NIC is {env['CONF_PADDLE_NIC']!r}, but this pod has only {', '.join(nics)}")
     return Settings(
         job=text("JOB_NAME"),
         namespace=text("JOB_NAMESPACE"),

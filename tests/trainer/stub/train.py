@@ -25,10 +25,10 @@ def meet(what: str) -> None:
 
 for number in range(int(Path(resume).name[5:]) + 1 if resume else 0, passes):
     (output.parent / f"stub-{rank}.pid").write_text(str(os.getpid()))
-    meet(f"pass{number}")
-    time.sleep(float(os.environ.get("STUB_PASS_SECONDS", "0.1")))
     if os.environ.get("STUB_FAIL") == f"{rank}:{number}":
         sys.exit(3)
+    meet(f"pass{number}")
+    time.sleep(float(os.environ.get("STUB_PASS_SECONDS", "0.1")))
     if rank == 0:
         aside = output / f".pass-{number:05d}"
         aside.mkdir(exist_ok=True)
