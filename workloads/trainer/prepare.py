@@ -24,6 +24,7 @@ import numpy
 
 BLOCK = 1 << 20
 NEWLINE = 10
+RESERVED = ("data", "output", "gang")
 SEED = 2016
 GOOD = "great superb lovely charming brilliant moving funny clever warm gripping fresh honest bold tender rich"
 BAD = "dull awful boring clumsy weak tedious bland messy cold shallow noisy stale lazy hollow grim"
@@ -78,6 +79,10 @@ def read_settings(env: dict[str, str]) -> Settings:
     for name in ("OUT_DIR", "SPLIT_COUNT", "TRAIN_CONFIG_DIR"):
         if not env.get(name):
             raise DataError(f"{name} is not set: the data Job must give it")
+    if env["TRAIN_CONFIG_DIR"] in RESERVED:
+        raise DataError(
+            f"TRAIN_CONFIG_DIR is {env['TRAIN_CONFIG_DIR']!r}: the volume has a folder of that name already"
+        )
     source = env.get("DATA_SOURCE") or "synthetic"
     if source != "synthetic" and not source.startswith(("https://", "s3://")):
         raise DataError(f"DATA_SOURCE is {source!r}: it must be synthetic, https://... or s3://bucket/key")
