@@ -119,6 +119,18 @@ def _assemble(settings: stack.Stack) -> Sandbox:
 def _start(sandbox: Sandbox) -> str:
     """Have AWS, Kubernetes and the nodes run, and the engine know them; AWS's address."""
     sandbox.engine.heal()
+    process = sandbox.services.aws()
+    if why := _why_begin_anew(sandbox, process):
+        with step(f"{why}: beginning anew") as shown:
+            shown.note("what it held is gone, and Kubernetes' objects with it")
+            port = _port(sandbox.services)
+            sandbox.services.down()
+            sandbox.kubernetes.down()
+            shutil.rmtree(FOLDER / "node", ignore_errors=True)
+            shutil.rmtree(sandbox.engine.state, ignore_errors=True)
+            process = None
+    else:
+        port = processes.free_port()
     sandbox.engine.select()
     _lay_plugins(sandbox)
     why_simulated = sandbox.services.why_no_pods()
@@ -126,15 +138,8 @@ def _start(sandbox: Sandbox) -> str:
         shown.note(sandbox.kubernetes.up(sandbox.binaries, simulate_pods=bool(why_simulated)))
         sandbox.kubernetes.set_nodes(_nodes(sandbox.stack))
     with step("AWS") as shown:
-        process = sandbox.services.aws()
-        unfinished = [kind for kind in sandbox.engine.unfinished() if not kind.startswith("kubernetes:")]
-        if process and services.answers(process.port) and not unfinished:
-            shown.note("runs already")
-        else:
-            # Nobody recorded what a killed engine was making, so it would be made twice: AWS begins empty again.
-            shown.note(f"emptied: a killed engine left half made {', '.join(unfinished)}" if unfinished else "started")
-            sandbox.settled.unlink(missing_ok=True)
-            process = sandbox.services.start_aws(_port(sandbox.services))
+        shown.note("runs already" if process else "started")
+        process = process or sandbox.services.start_aws(port)
     endpoint = f"http://127.0.0.1:{process.port}"
     if why_simulated:
         say(f"{why_simulated}: they are simulated, and nothing is really trained")
@@ -143,6 +148,17 @@ def _start(sandbox: Sandbox) -> str:
             sandbox.services.start_node(sandbox.kubernetes.kubeconfig, endpoint)
     stack.write(sandbox.stack, sandbox.engine.config, endpoint, sandbox.kubernetes.kubeconfig, sandbox.engine.salt)
     return endpoint
+
+
+def _why_begin_anew(sandbox: Sandbox, aws: processes.Process | None) -> str:
+    """Why nothing that was made can be built on: AWS keeps its state in its process, and what it made unrecorded
+    would be made twice."""
+    if not sandbox.engine.state.exists():
+        return ""
+    if aws is None or not services.answers(aws.port):
+        return "AWS was killed"
+    lost = [made["type"] for made in sandbox.engine.unfinished() if not made["type"].startswith("kubernetes:")]
+    return f"the engine was killed while it made {', '.join(lost)}" if lost else ""
 
 
 def _lay_plugins(sandbox: Sandbox) -> None:
@@ -159,9 +175,14 @@ def _lay_plugins(sandbox: Sandbox) -> None:
 
 
 def _refresh(sandbox: Sandbox) -> None:
-    """Record what AWS and Kubernetes really hold: a restarted AWS is empty."""
-    say("something ended unforeseen before: reading what is there")
-    if sandbox.engine.show("refresh", "--yes", "--skip-preview", "--clear-pending-creates", "--suppress-outputs"):
+    """Record what is really there after a run that was broken off."""
+    say("the last run was broken off: reading what is there")
+    adopted: list[str] = []
+    for made in sandbox.engine.unfinished():
+        if identity := sandbox.kubernetes.holds(made["inputs"]):
+            adopted += ["--import-pending-creates", made["urn"], "--import-pending-creates", identity]
+    code = sandbox.engine.show("refresh", "--yes", "--skip-preview", *adopted, "--clear-pending-creates")
+    if code:
         raise SandboxError("`pulumi refresh` failed; the reason is above")
 
 
