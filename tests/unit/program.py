@@ -104,13 +104,13 @@ class Aws(mocks.Mocks):
         }
         return f"{args.name}-id", {**state, **computed.get(kind, {})}
 
-    def call(self, args: mocks.MockCallArgs) -> tuple[dict[str, Any], None]:
+    def call(self, args: mocks.MockCallArgs) -> tuple[dict[str, Any], list[tuple[str, str]]]:
         if self.refuse and self.refuse in args.token:
-            raise RuntimeError("operation error STS: GetCallerIdentity, ExpiredToken: the token has expired")
+            return {}, [("", "operation error STS: GetCallerIdentity, ExpiredToken: the token has expired")]
         zones = ZONES[self.region]
         asked = args.args.get("instanceType", "")
         if asked and "." not in asked:
-            raise RuntimeError(f"InvalidInstanceType: The following supplied instance types do not exist: [{asked}]")
+            return {}, [("instanceType", f"InvalidInstanceType: {asked} does not exist")]
         gpus = [{"count": GPUS.get(asked, 0), "manufacturer": "NVIDIA", "memorySize": 1, "name": "A10G"}]
         answers: dict[str, dict[str, Any]] = {
             "aws:index/getCallerIdentity:getCallerIdentity": {"accountId": ACCOUNT},
@@ -127,7 +127,7 @@ class Aws(mocks.Mocks):
                 "gpuses": gpus if asked in GPUS else [],
             },
         }
-        return answers[args.token], None
+        return answers[args.token], []
 
 
 class Recorder(mocks.MockMonitor):
