@@ -76,9 +76,7 @@ def _names(s: Settings) -> Problems:
         why = "is a name that Kubernetes refuses for an indexed Job"
         yield Problem("job.name", s.job.name, why, f"Use up to {longest} lower-case letters, digits and -")
     if s.job.name in ("paddle-data", "paddle-export"):
-        yield Problem(
-            "job.name", s.job.name, "is the name of another Job here", "Use another, such as paddle-cluster-job"
-        )
+        yield Problem("job.name", s.job.name, "is the name of another Job", "Use another, such as paddle-cluster-job")
     if not re.fullmatch(LABEL, s.job.namespace) or len(s.job.namespace) > 63 or s.job.namespace.startswith("kube-"):
         why = "is a namespace that Kubernetes refuses or keeps for itself"
         yield Problem("job.namespace", s.job.namespace, why, "Use up to 63 lower-case letters, digits and -")

@@ -186,18 +186,18 @@ def _build(cls: type[Any], path: str, given: Mapping[str, Any], defaults: Mappin
         if dataclasses.is_dataclass(hint):
             group, why = _typed(Mapping, given.get(key, {}))
             if why:
-                out.append(Problem(where, given[key], why, f"Give it keys, such as {where}.{_first_key(hint)}"))
+                out.append(Problem(where, _shown(given[key]), why, f"Give it keys, such as {where}.{_first_key(hint)}"))
             values[name] = _build(hint, where + ".", group or {}, defaults, out)  # type: ignore[arg-type]
             continue
         values[name], why = _typed(hint, given.get(key, defaults[where]))
         if why:
             example = json.dumps(defaults[where])
-            out.append(Problem(where, given[key], why, f"Write it like the default, {example}"))
+            out.append(Problem(where, _shown(given[key]), why, f"Write it like the default, {example}"))
             values[name], _ = _typed(hint, defaults[where])
     for key in sorted(set(given) - set(names)):
         near = difflib.get_close_matches(key, names, n=1, cutoff=0.4)
-        instead = f"Did you mean {path}{near[0]}?" if near else f"Known here: {', '.join(sorted(names))}"
-        out.append(Problem(path + key, given[key], "is no setting of this program", instead.rstrip("?")))
+        instead = f"Perhaps {path}{near[0]} is meant" if near else f"Known here: {', '.join(sorted(names))}"
+        out.append(Problem(path + key, _shown(given[key]), "is no setting of this program", instead))
     return cls(**values)
 
 
@@ -226,6 +226,11 @@ def _typed(hint: Any, value: Any) -> tuple[Any, str]:
     if isinstance(decoded, Mapping) and (kind is hint or all(isinstance(v, str) for v in decoded.values())):
         return dict(decoded), ""
     return None, "is no map" if kind is hint else "is no map of texts"
+
+
+def _shown(value: Any) -> Any:
+    """A value as its writer wrote it, where the engine handed it over as text."""
+    return _json(value, value) if isinstance(value, str) else value
 
 
 def _json(text: str, otherwise: Any) -> Any:
