@@ -102,6 +102,12 @@ class Gang:
         """A pod that runs, and its launcher, if need be under another command."""
         pod = pod or make_pod(self.job, index if self.indexed else None, self.address(index))
         self.api.put(pod)
+        return self.launch(index, pod, arguments, under)
+
+    def launch(
+        self, index: int, pod: dict[str, Any], arguments: tuple[str, ...] = (), under: tuple[str, ...] = ()
+    ) -> Trainer:
+        """The launcher of a pod that the API server has."""
         printed = self.folder / f"printed-{len(self.all)}"
         with printed.open("wb") as out:
             process = subprocess.Popen(
