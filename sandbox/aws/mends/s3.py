@@ -1,4 +1,4 @@
-"""A bucket that refuses plain HTTP answers on the loopback, where nothing can listen in; moto heeds no such condition."""
+"""A bucket that refuses plain HTTP answers on the loopback, where nobody listens in: moto heeds no condition."""
 
 from typing import Any
 
