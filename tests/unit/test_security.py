@@ -31,14 +31,14 @@ USE = [
 RESOURCE_STAR_ALLOWED = {"key"}
 
 
-def rules(graph: Graph) -> set[tuple[str, ...]]:
+def rules(graph: Graph) -> set[tuple[str, str, str, str, str]]:
     """Every security-group rule: group, direction, protocol, ports, and the other side."""
     groups = {f"{group.name}-id": group.name for group in graph.all("aws:ec2/securityGroup:SecurityGroup")}
-    found = set()
+    found = set[tuple[str, str, str, str, str]]()
     for direction, kind in zip(("in", "out"), RULES, strict=True):
         for rule in graph.all(kind):
             i = rule.inputs
-            other = groups.get(i.get("referencedSecurityGroupId"), i.get("cidrIpv4"))
+            other = groups.get(i.get("referencedSecurityGroupId", ""), i.get("cidrIpv4", ""))
             ports = "all" if i["ipProtocol"] == "-1" else f"{i['fromPort']:.0f}-{i['toPort']:.0f}"
             found.add((groups[i["securityGroupId"]], direction, i["ipProtocol"], ports, other))
     return found
