@@ -246,7 +246,9 @@ def test_service_accounts_may_ask_for_this_alone(program: RunStack) -> None:
     read = ["get", "list", "watch"]
     assert roles == {
         "paddle-trainer": [{"apiGroups": [""], "resources": ["pods"], "verbs": read}],
-        "paddle-export": [{"apiGroups": ["batch"], "resources": ["jobs"], "verbs": read}],
+        "paddle-export": [
+            {"apiGroups": ["batch"], "resources": ["jobs"], "resourceNames": ["paddle-cluster-job"], "verbs": read}
+        ],
     }
     accounts = graph.all("kubernetes:core/v1:ServiceAccount")
     tokens = {r.name: r.inputs["automountServiceAccountToken"] for r in accounts}
