@@ -31,14 +31,14 @@ USE = [
 RESOURCE_STAR_ALLOWED = {"key"}
 
 
-def rules(graph: Graph) -> set[tuple[str, ...]]:
+def rules(graph: Graph) -> set[tuple[str, str, str, str, str]]:
     """Every security-group rule: group, direction, protocol, ports, and the other side."""
     groups = {f"{group.name}-id": group.name for group in graph.all("aws:ec2/securityGroup:SecurityGroup")}
-    found = set()
+    found = set[tuple[str, str, str, str, str]]()
     for direction, kind in zip(("in", "out"), RULES, strict=True):
         for rule in graph.all(kind):
             i = rule.inputs
-            other = groups.get(i.get("referencedSecurityGroupId"), i.get("cidrIpv4"))
+            other = groups.get(i.get("referencedSecurityGroupId", ""), i.get("cidrIpv4", ""))
             ports = "all" if i["ipProtocol"] == "-1" else f"{i['fromPort']:.0f}-{i['toPort']:.0f}"
             found.add((groups[i["securityGroupId"]], direction, i["ipProtocol"], ports, other))
     return found
@@ -246,7 +246,9 @@ def test_service_accounts_may_ask_for_this_alone(program: RunStack) -> None:
     read = ["get", "list", "watch"]
     assert roles == {
         "paddle-trainer": [{"apiGroups": [""], "resources": ["pods"], "verbs": read}],
-        "paddle-export": [{"apiGroups": ["batch"], "resources": ["jobs"], "verbs": read}],
+        "paddle-export": [
+            {"apiGroups": ["batch"], "resources": ["jobs"], "resourceNames": ["paddle-cluster-job"], "verbs": read}
+        ],
     }
     accounts = graph.all("kubernetes:core/v1:ServiceAccount")
     tokens = {r.name: r.inputs["automountServiceAccountToken"] for r in accounts}

@@ -1,17 +1,17 @@
 """Each rule with a bad value and the exact words a person then reads."""
 
+import dataclasses
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pulumi
 import pytest
 import yaml
 
-from infra import settings as settings_module
 from infra.checks import CODE_BYTES, check
-from infra.settings import declared, read
+from infra.settings import ENGINE_KEYS, Settings, camel, declared, read
 from tests.unit.conftest import RunStack
 from tests.unit.program import PROJECT, Aws, run, stack_files
 
@@ -129,7 +129,7 @@ def test_the_data_jobs_script_fits_beside_the_code() -> None:
 def test_every_default_holds() -> None:
     settings, problems = read({})
     assert not problems
-    with_region = settings_module.dataclasses.replace(settings, aws={"region": "us-west-2"})
+    with_region = dataclasses.replace(settings, aws={"region": "us-west-2"})
     assert check(with_region) == []
 
 
@@ -140,12 +140,12 @@ def test_every_setting_is_described_and_every_description_is_a_setting() -> None
 
     def keys(cls: Any, path: str = "") -> set[str]:
         found = set[str]()
-        for name, hint in settings_module.get_type_hints(cls).items():
-            key = path + settings_module.camel(name)
-            found |= keys(hint, key + ".") if settings_module.dataclasses.is_dataclass(hint) else {key}
-        return found - set(settings_module.ENGINE_KEYS)
+        for name, hint in get_type_hints(cls).items():
+            key = path + camel(name)
+            found |= keys(hint, key + ".") if dataclasses.is_dataclass(hint) else {key}
+        return found - set(ENGINE_KEYS)
 
-    assert keys(settings_module.Settings) == set(declared())
+    assert keys(Settings) == set(declared())
 
 
 @pytest.mark.parametrize("stack", stack_files())
