@@ -212,6 +212,11 @@ ROWS = [
             *("arn", "bucketDomainName", "bucketNamespace", "bucketPrefix", "bucketRegion"),
             *("bucketRegionalDomainName", "policy", "versioning"),
         ],
+        withheld=[
+            *("accelerationStatus", "acl", "corsRules", "grants", "hostedZoneId", "lifecycleRules", "logging"),
+            *("objectLockConfiguration", "replicationConfiguration", "requestPayer"),
+            *("serverSideEncryptionConfiguration", "website", "websiteDomain", "websiteEndpoint"),
+        ],
         autoname=Autoname("bucket", limit=63, lower=True),
         create=_create_bucket,
         read=_read_bucket,
