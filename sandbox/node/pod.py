@@ -207,9 +207,12 @@ class PodRunner:
             raise UnsupportedError(f"container {container['name']}: {', '.join(unknown)} is not supported")
         folder = self.folder / "containers" / container["name"] / str(number)
         spec = self._spec(container, folder)
-        folder.mkdir(parents=True, exist_ok=True)
+        for needed in (folder, self.folder / "home", self.folder / "tmp", Path(spec["log"]).parent):
+            needed.mkdir(parents=True, exist_ok=True)
+        write(self.folder / "hosts", hosts_file(self.place, self._hostname), 0o644)
+        write(folder / "message", b"", 0o666)
         write(folder / "spec.json", json.dumps(spec).encode(), 0o600)
-        Path(spec["log"]).parent.mkdir(parents=True, exist_ok=True)
+        Path(spec["log"]).touch()
         with (folder / "lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             subprocess.Popen(
@@ -222,31 +225,29 @@ class PodRunner:
 
     def _spec(self, container: Object, folder: Path) -> Object:
         spec, metadata = self.pod["spec"], self.pod["metadata"]
-        hostname = spec.get("hostname") or metadata["name"]
         env = variables(self.place, container)
-        private = {name: self.folder / name for name in ("home", "tmp")}
-        for path in private.values():
-            path.mkdir(parents=True, exist_ok=True)
-        ours = {"HOME": str(private["home"]), "TMPDIR": str(private["tmp"]), "HOSTNAME": hostname, "LANG": "C.UTF-8"}
-        ours |= {"PATH": f"{self.machine.path}:{_SYSTEM_PATH}", "AWS_ENDPOINT_URL": self.machine.endpoint}
+        ours = {"HOME": str(self.folder / "home"), "TMPDIR": str(self.folder / "tmp"), "HOSTNAME": self._hostname}
+        ours |= {"PATH": f"{self.machine.path}:{_SYSTEM_PATH}", "LANG": "C.UTF-8"}
+        ours |= {"AWS_ENDPOINT_URL": self.machine.endpoint}
         env = {key: value for key, value in ours.items() if value} | self.role[0] | env
         mounts = [self._mount(mount) for mount in container.get("volumeMounts") or []]
         if self.role[1]:
             mounts.append({"source": str(self.role[1].folder), "target": IAM_TOKEN_FOLDER, "readonly": True})
-        message = folder / "message"
-        write(message, b"", 0o666)
-        write(self.folder / "hosts", hosts_file(self.place, hostname), 0o644)
-        mounts.append({"source": str(message), "target": _message_path(container), "readonly": False})
+        mounts.append({"source": str(folder / "message"), "target": _message_path(container), "readonly": False})
         mounts.append({"source": str(self.folder / "hosts"), "target": "/etc/hosts", "readonly": False})
         log = self.machine.log_folder(metadata["namespace"], metadata["name"], self.uid)
         return {
             "argv": command(container, env),
             "env": env,
             "cwd": container.get("workingDir") or "/",
-            "hostname": "" if spec.get("hostNetwork") else hostname,
+            "hostname": "" if spec.get("hostNetwork") else self._hostname,
             "log": str(log / container["name"] / f"{folder.name}.log"),
             "mounts": mounts,
         }
+
+    @property
+    def _hostname(self) -> str:
+        return str(self.pod["spec"].get("hostname") or self.pod["metadata"]["name"])
 
     def _mount(self, mount: Object) -> Object:
         if unknown := sorted(mount.keys() - {"name", "mountPath", "readOnly", "recursiveReadOnly", "subPath"}):
@@ -294,7 +295,7 @@ class PodRunner:
         init = [runs[-1] if runs else None for runs in map(self._runs, self._containers("initContainers"))]
         main = [runs[-1] if runs else None for runs in map(self._runs, self._containers())]
         if any(run and run.ended() is None for run in init + main):
-            return "Running" if any(main) else "Pending"
+            return "Running" if any(run and (run.running() or run.ended()) for run in main) else "Pending"
         ends = [run.ended() if run else None for run in init + main]
         never = self.pod["spec"].get("restartPolicy") == "Never"
         init_failed = never and any(end and end["code"] != 0 for end in ends[: len(init)])
