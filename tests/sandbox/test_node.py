@@ -383,7 +383,8 @@ def test_kubectl_logs(cluster: ControlPlane, api: Api, node: NodeProcess, namesp
     assert follower.stdout
     assert follower.stdout.readline() == "up\n"
     api.request("DELETE", POD.path(namespace, "talker"), {"gracePeriodSeconds": 0})
-    assert follower.communicate(timeout=20)[0] == "two\n"
+    assert follower.stdout.read() == "two\n"
+    assert follower.wait(20) == 0
 
 
 # When the node itself comes and goes.
