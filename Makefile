@@ -2,7 +2,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-OURS := __main__.py infra workloads tests
+OURS := __main__.py infra workloads tests bench
 
 .DEFAULT_GOAL := help
 .PHONY: help venv lint types unit test bench lock

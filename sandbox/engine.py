@@ -102,10 +102,10 @@ class Engine:
     def resources(self) -> int:
         return sum(bool(entry.get("custom")) for entry in self.checkpoint().get("resources") or [])
 
-    def unfinished(self) -> list[str]:
-        """The types of resources whose making was under way when an engine was killed."""
+    def unfinished(self) -> list[Mapping[str, Any]]:
+        """The resources whose making was under way when an engine was killed, as far as it had recorded them."""
         pending = self.checkpoint().get("pending_operations") or []
-        return [operation["resource"]["type"] for operation in pending if operation["type"] == "creating"]
+        return [operation["resource"] for operation in pending if operation["type"] == "creating"]
 
     def last_changes(self) -> dict[str, int]:
         """What the last update did, by kind of step."""

@@ -21,6 +21,7 @@ from sandbox.progress import say, step
 from sandbox.services import CHECKOUT, Services
 
 FOLDER = CHECKOUT / ".sandbox"
+DEAD = "dead: `make sandbox` restarts it"
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Sandbox:
 
     stack: stack.Stack
     engine: Engine
+    binaries: Path
     kubernetes: ControlPlane
     services: Services
 
@@ -77,7 +79,7 @@ def down(name: str) -> int:
                     )
         with step("stopping AWS, the nodes and Kubernetes"):
             Services(Path(sys.executable), FOLDER).down()
-            _control_plane(FOLDER / "none").down()
+            ControlPlane(FOLDER / "kubernetes").down()
             shutil.rmtree(FOLDER)
     print("nothing is left of the sandbox but the cache of built tools in", build.cache())
     return 0
@@ -87,14 +89,16 @@ def status(name: str) -> int:
     """What runs, since when, with pids and ports."""
     rows: list[tuple[str, str, str, str]] = []
     for part in ("aws", "node", "engine"):
-        if process := processes.find(FOLDER / "run", part):
-            rows.append((part, str(process.pid), str(process.port or "-"), _ago(process.since)))
-    control_plane = _control_plane(Path())
+        process = processes.last(FOLDER / "run", part)
+        if process and (process.alive or part != "engine"):
+            since = _ago(process.since) if process.alive else DEAD
+            rows.append((part, str(process.pid), str(process.port or "-"), since))
+    control_plane = ControlPlane(FOLDER / "kubernetes")
     dead = control_plane.dead()
     for component, pid in control_plane.pids().items():
-        port = str(control_plane.port()) if component == "kube-apiserver" else "-"
-        since = _ago(control_plane.started(component))
-        rows.append((component, str(pid), port, "dead: `make sandbox` restarts it" if component in dead else since))
+        port = str(control_plane.port) if component == "kube-apiserver" else "-"
+        since = DEAD if component in dead else _ago(control_plane.started(component))
+        rows.append((component, str(pid), port, since))
     if not rows:
         print("nothing runs here; `make sandbox` starts it")
         return 1
@@ -106,45 +110,55 @@ def status(name: str) -> int:
 def _assemble(settings: stack.Stack) -> Sandbox:
     """Everything that is needed, built or installed now if it is not there."""
     path = [] if shutil.which("pulumi") else [build.engine()]
-    control_plane, python = build.control_plane(), build.python()
-    config = FOLDER / f"Pulumi.{settings.name}.yaml"
-    path += [control_plane, python.parent]
-    engine = Engine(FOLDER, path, settings.name, config)
-    return Sandbox(settings, engine, _control_plane(control_plane), Services(python, FOLDER))
-
-
-def _control_plane(binaries: Path) -> ControlPlane:
-    return ControlPlane(binaries, FOLDER / "kubernetes", simulate_pods=not services.can_run_pods())
+    binaries, python = build.control_plane(), build.python()
+    path += [binaries, python.parent]
+    engine = Engine(FOLDER, path, settings.name, FOLDER / f"Pulumi.{settings.name}.yaml")
+    return Sandbox(settings, engine, binaries, ControlPlane(FOLDER / "kubernetes"), Services(python, FOLDER))
 
 
 def _start(sandbox: Sandbox) -> str:
     """Have AWS, Kubernetes and the nodes run, and the engine know them; AWS's address."""
     sandbox.engine.heal()
+    process = sandbox.services.aws()
+    if why := _why_begin_anew(sandbox, process):
+        with step(f"{why}: beginning anew") as shown:
+            shown.note("what it held is gone, and Kubernetes' objects with it")
+            port = _port(sandbox.services)
+            sandbox.services.down()
+            sandbox.kubernetes.down()
+            shutil.rmtree(FOLDER / "node", ignore_errors=True)
+            shutil.rmtree(sandbox.engine.state, ignore_errors=True)
+            process = None
+    else:
+        port = processes.free_port()
     sandbox.engine.select()
     _lay_plugins(sandbox)
+    why_simulated = sandbox.services.why_no_pods()
     with step("Kubernetes") as shown:
-        if done := sandbox.kubernetes.up():
-            sandbox.settled.unlink(missing_ok=True)
+        shown.note(sandbox.kubernetes.up(sandbox.binaries, simulate_pods=bool(why_simulated)))
         sandbox.kubernetes.set_nodes(_nodes(sandbox.stack))
-        shown.note(done or "runs already")
     with step("AWS") as shown:
-        process = sandbox.services.aws()
-        unfinished = [kind for kind in sandbox.engine.unfinished() if not kind.startswith("kubernetes:")]
-        if process and services.answers(process.port) and not unfinished:
-            shown.note("runs already")
-        else:
-            # Nobody recorded what a killed engine was making, so it would be made twice: AWS begins empty again.
-            shown.note(f"emptied: a killed engine left half made {', '.join(unfinished)}" if unfinished else "started")
-            sandbox.settled.unlink(missing_ok=True)
-            process = sandbox.services.start_aws(_port(sandbox.services))
+        shown.note("runs already" if process else "started")
+        process = process or sandbox.services.start_aws(port)
     endpoint = f"http://127.0.0.1:{process.port}"
-    if sandbox.kubernetes.simulate_pods:
-        say("this machine gives no mount namespaces: pods are simulated, nothing is really trained")
+    if why_simulated:
+        say(f"{why_simulated}: they are simulated, and nothing is really trained")
     else:
         with step("worker nodes"):
             sandbox.services.start_node(sandbox.kubernetes.kubeconfig, endpoint)
     stack.write(sandbox.stack, sandbox.engine.config, endpoint, sandbox.kubernetes.kubeconfig, sandbox.engine.salt)
     return endpoint
+
+
+def _why_begin_anew(sandbox: Sandbox, aws: processes.Process | None) -> str:
+    """Why nothing that was made can be built on: AWS keeps its state in its process, and what it made unrecorded
+    would be made twice."""
+    if not sandbox.engine.state.exists():
+        return ""
+    if aws is None or not services.answers(aws.port):
+        return "AWS was killed"
+    lost = [made["type"] for made in sandbox.engine.unfinished() if not made["type"].startswith("kubernetes:")]
+    return f"the engine was killed while it made {', '.join(lost)}" if lost else ""
 
 
 def _lay_plugins(sandbox: Sandbox) -> None:
@@ -161,9 +175,14 @@ def _lay_plugins(sandbox: Sandbox) -> None:
 
 
 def _refresh(sandbox: Sandbox) -> None:
-    """Record what AWS and Kubernetes really hold: a restarted AWS is empty."""
-    say("something ended unforeseen before: reading what is there")
-    if sandbox.engine.show("refresh", "--yes", "--skip-preview", "--clear-pending-creates", "--suppress-outputs"):
+    """Record what is really there after a run that was broken off."""
+    say("the last run was broken off: reading what is there")
+    adopted: list[str] = []
+    for made in sandbox.engine.unfinished():
+        if identity := sandbox.kubernetes.holds(made["inputs"]):
+            adopted += ["--import-pending-creates", made["urn"], "--import-pending-creates", identity]
+    code = sandbox.engine.show("refresh", "--yes", "--skip-preview", *adopted, "--clear-pending-creates")
+    if code:
         raise SandboxError("`pulumi refresh` failed; the reason is above")
 
 
@@ -175,11 +194,12 @@ def _nodes(settings: stack.Stack) -> list[Node]:
 
 def _port(running: Services) -> int:
     """The port that AWS had before if it can be had again: the recorded resources know it."""
-    before = processes.last(running.run, "aws")
-    if before:
+    if before := processes.last(running.run, "aws"):
         processes.stop(running.run, "aws")
         if services.is_free(before.port):
             return before.port
+        # The nodes told their pods the old address.
+        processes.stop(running.run, "node")
     return processes.free_port()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
@@ -55,12 +54,21 @@ class Services:
         if processes.wait(lambda: not process.alive, 1):
             raise SandboxError(f"the nodes ended at once; {self.logs / 'node.log'} ends:\n" + self.last_words("node"))
 
+    def why_no_pods(self) -> str:
+        """Why pods cannot run as processes of this machine; empty when they can."""
+        command = [str(self.python), "-m", "sandbox.node", "--check"]
+        tried = subprocess.run(command, env=_environment({}), capture_output=True, text=True, check=False)
+        return tried.stderr.strip() if tried.returncode else ""
+
     def last_words(self, name: str) -> str:
         return processes.last_lines(self.logs / f"{name}.log")
 
     def down(self) -> None:
         for name in ("node", "aws"):
             processes.stop(self.run, name)
+        # A node that was killed has left its pods running.
+        command = [str(self.python), "-m", "sandbox.node", "--clean", "--root", str(self.folder / "node")]
+        subprocess.run(command, env=_environment({}), check=False)
 
 
 def answers(port: int) -> bool:
@@ -80,18 +88,6 @@ def is_free(port: int) -> bool:
         except OSError:
             return False
         return True
-
-
-def can_run_pods() -> bool:
-    """Whether this machine gives a process its own mounts; without them pods are simulated."""
-    if sys.platform != "linux":
-        return False
-    own = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
-    try:
-        tried = subprocess.run(["unshare", *own, "--mount", "true"], capture_output=True, check=False)
-    except FileNotFoundError:
-        return False
-    return tried.returncode == 0
 
 
 def _environment(ours: Mapping[str, str]) -> dict[str, str]:

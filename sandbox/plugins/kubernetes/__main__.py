@@ -31,7 +31,7 @@ def main() -> None:
         server.stop(grace=1)
 
     signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the engine, which then sends Cancel.
+    signal.signal(signal.SIGINT, stop)
     parent = os.getppid()
     while server.wait_for_termination(timeout=1):
         if os.getppid() != parent:

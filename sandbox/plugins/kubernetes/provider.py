@@ -26,7 +26,7 @@ from sandbox.plugins.kubernetes.values import (
     to_struct,
 )
 
-VERSION = "0.0.0-standin"
+VERSION = "4.34.2"  # of the SDK whose names are spoken
 _SETTINGS = {
     "clusterIdentifier",
     "context",

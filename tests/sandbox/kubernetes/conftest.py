@@ -34,9 +34,9 @@ def eventually(look: Callable[[], _Found | None], seconds: float = 30) -> _Found
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """etcd, API server, scheduler and controllers, and three nodes."""
-    plane = ControlPlane(build.control_plane(), tmp_path_factory.mktemp("cluster"), simulate_pods=False)
+    plane = ControlPlane(tmp_path_factory.mktemp("cluster"))
     try:
-        plane.up()
+        plane.up(build.control_plane(), simulate_pods=False)
         plane.set_nodes([Node(number, "us-west-2a", "c5.xlarge") for number in (1, 2, 3)])
         yield plane
     finally:

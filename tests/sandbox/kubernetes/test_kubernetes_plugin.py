@@ -26,7 +26,7 @@ from pulumi.runtime.proto import provider_pb2_grpc, status_pb2
 from sandbox.kubeapi import CONFIG_MAP, PERSISTENT_VOLUME, POD, STRATEGIC, Api, Kind, Object, load_kubeconfig
 from sandbox.kubernetes import ControlPlane
 from sandbox.plugins.kubernetes.values import UNKNOWN, Secret, from_struct, to_struct
-from tests.sandbox.conftest import JOB, NodeProcess, eventually, job
+from tests.sandbox.kubernetes.conftest import JOB, NodeProcess, eventually, job
 
 MODULES = {"v1": "core/v1"}
 
