@@ -22,6 +22,7 @@ from sandbox.node.run import Run, backoff, end_processes, lost, read_json, tail
 from sandbox.node.volumes import IAM_TOKEN_FOLDER, Volume, Volumes, hosts_file, write
 
 TICK_SECONDS = 0.1
+IDLE_SECONDS = 1.0
 RETRY_SECONDS = 2.0
 _MESSAGE_BYTES, _MESSAGE_LINES = 2048, 80
 _WATCHER = Path(__file__).with_name("container.py")
@@ -116,18 +117,13 @@ class PodRunner:
 
     def _work(self) -> None:
         while not self.detached:
-            self.wake.wait(TICK_SECONDS)
+            self.wake.wait(TICK_SECONDS if self.sent.get("phase") not in OVER else IDLE_SECONDS)
             self.wake.clear()
             try:
                 if self._look():
                     break
-            except ApiError as problem:
-                if problem.code in (404, 409):
-                    self.forgotten = True
-                else:
-                    self._trouble("NodeError", str(problem))
-            except (UnreachableError, OSError) as problem:
-                self._trouble("NodeError", str(problem))
+            except (ApiError, UnreachableError, OSError) as problem:
+                self._trouble("ContainerCreating", str(problem))
         if not self.detached:
             end_processes(self.folder)
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -420,7 +416,15 @@ class PodRunner:
             return
         metadata = self.pod["metadata"]
         path = POD.path(metadata["namespace"], metadata["name"], "status")
-        self.machine.api.request("PATCH", path, {"metadata": {"uid": self.uid}, "status": status}, None, STRATEGIC)
+        body = {"metadata": {"uid": self.uid}, "status": status}
+        try:
+            self.machine.api.request("PATCH", path, body, None, STRATEGIC)
+        except ApiError as error:
+            if error.code not in (404, 409):
+                raise
+            # It is gone, or another pod has its name.
+            self.forget()
+            return
         if status["phase"] != self.sent.get("phase") and status["phase"] != "Pending":
             self.machine.say(f"{self._label()}: {status['phase']}")
         self.sent = status

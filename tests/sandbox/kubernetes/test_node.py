@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from sandbox import build
 from sandbox.kubeapi import (
     CONFIG_MAP,
     PERSISTENT_VOLUME,
@@ -22,7 +23,7 @@ from sandbox.kubeapi import (
     Object,
 )
 from sandbox.kubernetes import ControlPlane
-from tests.sandbox.conftest import JOB, NodeProcess, eventually, job
+from tests.sandbox.kubernetes.conftest import JOB, NodeProcess, eventually, job
 
 SLEEP = "trap 'echo asked; exit 0' TERM; echo up; while :; do sleep 0.05; done"
 
@@ -371,7 +372,7 @@ print(server.accept()[0].recv(9).decode())
 
 def test_kubectl_logs(cluster: ControlPlane, api: Api, node: NodeProcess, namespace: str) -> None:
     started(api, node, namespace, pod("talker", "echo up; echo two; sleep 60"))
-    command = [str(cluster.binaries / "kubectl"), "--kubeconfig", str(cluster.kubeconfig), "-n", namespace, "logs"]
+    command = [str(build.control_plane() / "kubectl"), "--kubeconfig", str(cluster.kubeconfig), "-n", namespace, "logs"]
 
     def said(*arguments: str) -> str:
         done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=20, check=False)
