@@ -1,4 +1,4 @@
-"""The mission on the real engine, in one checkout, from nothing to nothing; each test goes on where the last one ended."""
+"""The mission on the real engine, from nothing to nothing; each test goes on where the last one ended."""
 
 from __future__ import annotations
 
