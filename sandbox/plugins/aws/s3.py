@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any
 
-from botocore.exceptions import ClientError  # type: ignore[import-untyped]
+from botocore.exceptions import ClientError
 
 from sandbox.plugins.aws.cloud import Cloud, StandInError, gone, pairs, plain, unpaired
 from sandbox.plugins.aws.props import (

@@ -1,0 +1,50 @@
+"""IAM policy documents as plain functions: what is written here is what AWS reads."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pulumi
+
+Statement = Mapping[str, Any]
+
+
+def document(*statements: Statement) -> pulumi.Output[str]:
+    """A policy of these statements; their values may still be unknown."""
+    return pulumi.Output.json_dumps({"Version": "2012-10-17", "Statement": list(statements)})
+
+
+def allow(
+    sid: str,
+    actions: Sequence[str],
+    resource: pulumi.Input[str] | Sequence[pulumi.Input[str]],
+    condition: Mapping[str, Any] | None = None,
+    principal: Any = None,
+) -> Statement:
+    """One Allow statement, with a principal where the policy hangs on a resource."""
+    statement: dict[str, Any] = {"Sid": sid, "Effect": "Allow", "Action": list(actions), "Resource": resource}
+    if principal:
+        statement["Principal"] = principal
+    if condition:
+        statement["Condition"] = condition
+    return statement
+
+
+def assumed_by(service: str) -> pulumi.Output[str]:
+    """Trust for an AWS service."""
+    return document({"Effect": "Allow", "Action": ["sts:AssumeRole"], "Principal": {"Service": service}})
+
+
+def assumed_by_service_account(
+    provider_arn: pulumi.Input[str], issuer: pulumi.Input[str], subject: str
+) -> pulumi.Output[str]:
+    """Trust for one Kubernetes service account, by the cluster's own identity provider."""
+    host = pulumi.Output.from_input(issuer).apply(lambda url: url.removeprefix("https://"))
+    conditions = host.apply(lambda host: {f"{host}:aud": "sts.amazonaws.com", f"{host}:sub": subject})
+    return document(
+        {
+            "Effect": "Allow",
+            "Action": ["sts:AssumeRoleWithWebIdentity"],
+            "Principal": {"Federated": provider_arn},
+            "Condition": {"StringEquals": conditions},
+        }
+    )

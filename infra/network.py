@@ -1,0 +1,167 @@
+"""The VPC: worker subnets over the zones, the way out, and the S3 gateway endpoint."""
+
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_aws as aws
+
+from infra.settings import Settings
+
+# An eighth of the VPC for each worker subnet, and the last eighth in eighths again for the public ones: a zone
+# added, or NAT turned on, moves no address.
+SUBNET_BITS = 3
+LARGEST, SMALLEST = 16, 22
+MAX_ZONES = 2**SUBNET_BITS - 1
+# What one network interface of a common worker holds for its pods.
+ADDRESSES_PER_WORKER = 16
+AWS_RESERVED = 5
+
+
+@dataclass(frozen=True)
+class CidrPlan:
+    workers: tuple[str, ...]
+    public: tuple[str, ...]
+
+
+def cidr_plan(vpc_cidr: str, zones: int) -> CidrPlan:
+    """A worker subnet and, for NAT, a public subnet in each zone."""
+    *workers, last = ipaddress.IPv4Network(vpc_cidr).subnets(prefixlen_diff=SUBNET_BITS)
+    public = last.subnets(prefixlen_diff=SUBNET_BITS)
+    return CidrPlan(
+        workers=tuple(str(network) for network in workers[:zones]),
+        public=tuple(str(network) for network, _ in zip(public, range(zones), strict=False)),
+    )
+
+
+def zone_capacity(vpc: ipaddress.IPv4Network) -> int:
+    """Addresses that one worker subnet has to give."""
+    return (int(vpc.num_addresses) >> SUBNET_BITS) - AWS_RESERVED
+
+
+class Network(pulumi.ComponentResource):
+    """`ways_out` is what a node needs for as long as it lives: destroy takes the nodes first."""
+
+    vpc: aws.ec2.Vpc
+    worker_subnets: Sequence[aws.ec2.Subnet]
+    ways_out: Sequence[pulumi.Resource]
+
+    def __init__(self, settings: Settings, zones: Sequence[str], opts: pulumi.ResourceOptions) -> None:
+        super().__init__("paddle:infra:Network", "network", None, opts)
+        child = pulumi.ResourceOptions(parent=self)
+        cluster = settings.cluster_name
+        plan = cidr_plan(settings.vpc_cidr, len(zones))
+        private = settings.nat_gateways != "none"
+
+        self.vpc = aws.ec2.Vpc(
+            "vpc",
+            cidr_block=settings.vpc_cidr,
+            enable_dns_support=True,
+            enable_dns_hostnames=True,
+            tags={"Name": f"{cluster}-vpc"},
+            opts=child,
+        )
+        internet = aws.ec2.InternetGateway("internet", vpc_id=self.vpc.id, tags={"Name": cluster}, opts=child)
+        public_routes = self._route_table("public-routes", cluster)
+        to_internet = aws.ec2.Route(
+            "to-internet",
+            route_table_id=public_routes.id,
+            destination_cidr_block="0.0.0.0/0",
+            gateway_id=internet.id,
+            opts=child,
+        )
+        self.worker_subnets = [
+            aws.ec2.Subnet(
+                f"subnet-{i}",
+                vpc_id=self.vpc.id,
+                availability_zone=zone,
+                cidr_block=cidr,
+                map_public_ip_on_launch=not private,
+                tags={"Name": f"{cluster}-Subnet{i}"},
+                opts=child,
+            )
+            for i, (zone, cidr) in enumerate(zip(zones, plan.workers, strict=True))
+        ]
+        tables, self.ways_out = [public_routes], [to_internet]
+        if private:
+            count = len(zones) if settings.nat_gateways == "perZone" else 1
+            gateways = [
+                self._nat(i, zones[i], plan.public[i], public_routes, to_internet, cluster) for i in range(count)
+            ]
+            private_tables = [self._route_table(f"private-routes-{i}", cluster) for i in range(count)]
+            self.ways_out += [
+                aws.ec2.Route(
+                    f"to-nat-{i}",
+                    route_table_id=table.id,
+                    destination_cidr_block="0.0.0.0/0",
+                    nat_gateway_id=gateway.id,
+                    opts=child,
+                )
+                for i, (table, gateway) in enumerate(zip(private_tables, gateways, strict=True))
+            ]
+            tables += private_tables
+        worker_tables = tables[1:] or tables
+        self.ways_out += [
+            aws.ec2.RouteTableAssociation(
+                f"subnet-{i}-routes",
+                subnet_id=subnet.id,
+                route_table_id=worker_tables[i % len(worker_tables)].id,
+                opts=child,
+            )
+            for i, subnet in enumerate(self.worker_subnets)
+        ]
+        aws.ec2.VpcEndpoint(
+            "s3-endpoint",
+            vpc_id=self.vpc.id,
+            service_name=f"com.amazonaws.{settings.region}.s3",
+            route_table_ids=[table.id for table in tables],
+            tags={"Name": f"{cluster}-s3"},
+            opts=child,
+        )
+        self.register_outputs({"vpc_id": self.vpc.id, "subnet_ids": [subnet.id for subnet in self.worker_subnets]})
+
+    def _route_table(self, name: str, cluster: str) -> aws.ec2.RouteTable:
+        return aws.ec2.RouteTable(
+            name,
+            vpc_id=self.vpc.id,
+            tags={"Name": f"{cluster}-{name}"},
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+
+    def _nat(
+        self,
+        i: int,
+        zone: str,
+        cidr: str,
+        routes: aws.ec2.RouteTable,
+        to_internet: aws.ec2.Route,
+        cluster: str,
+    ) -> aws.ec2.NatGateway:
+        child = pulumi.ResourceOptions(parent=self)
+        subnet = aws.ec2.Subnet(
+            f"public-subnet-{i}",
+            vpc_id=self.vpc.id,
+            availability_zone=zone,
+            cidr_block=cidr,
+            tags={"Name": f"{cluster}-PublicSubnet{i}"},
+            opts=child,
+        )
+        association = aws.ec2.RouteTableAssociation(
+            f"public-subnet-{i}-routes", subnet_id=subnet.id, route_table_id=routes.id, opts=child
+        )
+        address = aws.ec2.Eip(
+            f"nat-address-{i}",
+            domain="vpc",
+            tags={"Name": f"{cluster}-nat-{i}"},
+            # An address cannot be released while the internet gateway that serves it goes.
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[to_internet]),
+        )
+        return aws.ec2.NatGateway(
+            f"nat-{i}",
+            subnet_id=subnet.id,
+            allocation_id=address.id,
+            tags={"Name": f"{cluster}-nat-{i}"},
+            # NAT has no way out of its own until these stand, and needs it to the end.
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[association, to_internet]),
+        )

@@ -1,0 +1,41 @@
+"""A training for tests of the launcher: passes that need every trainer, and hang for ever when one is missing."""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+rank, world = int(os.environ["PADDLE_TRAINER_ID"]), int(os.environ["PADDLE_TRAINERS_NUM"])
+output, passes = Path(os.environ["OUTPUT_DIR"]), int(os.environ["PASSES"])
+resume = os.environ["RESUME_FROM"]
+attempt = os.environ["STUB_ATTEMPT"]
+meeting = output.parent / "meeting"
+meeting.mkdir(exist_ok=True)
+print(f"stub: {attempt} rank {rank} master {os.environ['PADDLE_MASTER']} resumes {Path(resume).name or 'nothing'}")
+print(f"stub: {sorted(p.name for p in Path(os.environ['DATA_DIR']).iterdir())} arguments {sys.argv[1:]}")
+
+
+def meet(what: str) -> None:
+    """Wait until every trainer of this attempt is here."""
+    (meeting / f"{attempt}-{what}-{rank}").touch()
+    while not all((meeting / f"{attempt}-{what}-{other}").exists() for other in range(world)):
+        time.sleep(0.02)
+
+
+for number in range(int(Path(resume).name[5:]) + 1 if resume else 0, passes):
+    (output.parent / f"stub-{rank}.pid").write_text(str(os.getpid()))
+    if os.environ.get("STUB_FAIL") == f"{rank}:{number}":
+        print(f"stub: no pass {number} today")
+        sys.exit(3)
+    meet(f"pass{number}")
+    time.sleep(float(os.environ.get("STUB_PASS_SECONDS", "0.1")))
+    if rank == 0:
+        aside = output / f".pass-{number:05d}"
+        aside.mkdir(exist_ok=True)
+        (aside / "model").write_text(f"{attempt} {number}")
+        (aside / "done").write_text(json.dumps({"files": {}}))
+        aside.rename(output / f"pass-{number:05d}")
+        print(f"stub: wrote pass {number}")
+meet("end")
+sys.exit(int(os.environ.get("STUB_LAST_STATUS", "0")) if rank == 1 else 0)

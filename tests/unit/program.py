@@ -1,0 +1,213 @@
+"""Runs the whole program under mocks and records its graph: every resource with inputs, parent and dependencies."""
+
+import asyncio
+import contextvars
+import json
+import runpy
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pytest
+import yaml
+from pulumi.runtime import mocks, rpc, settings
+
+PROJECT = Path(__file__).parents[2]
+NAME = "paddle-on-aws"
+ACCOUNT = "123456789012"
+ENDPOINT = "https://ABCDEF.gr7.example.eks.amazonaws.com"
+ISSUER = "https://oidc.eks.example.amazonaws.com/id/ABCDEF"
+SERVICES = ("ec2", "efs", "eks", "kms", "s3", "route53", "sqs")
+ZONES = {
+    "us-west-2": {"us-west-2a": "usw2-az1", "us-west-2b": "usw2-az2", "us-west-2c": "usw2-az3"},
+    "us-west-1": {"us-west-1a": "usw1-az3", "us-west-1b": "usw1-az1", "us-west-1c": "usw1-az2"},
+    "eu-west-1": {"eu-west-1a": "euw1-az1", "eu-west-1b": "euw1-az2", "eu-west-1c": "euw1-az3"},
+}
+GPUS = {"g5.xlarge": 1, "g5.12xlarge": 4}
+
+
+@dataclass(frozen=True)
+class Resource:
+    urn: str
+    type: str
+    name: str
+    inputs: Mapping[str, Any]
+    secrets: frozenset[str]
+    parent: str
+    provider: str
+    dependencies: frozenset[str]
+    protect: bool
+    custom: bool
+    options: Any
+
+
+@dataclass
+class Graph:
+    """What a run of the program registered, by URN, and the outputs of its stack."""
+
+    resources: dict[str, Resource] = field(default_factory=dict)
+    outputs: dict[str, Any] = field(default_factory=dict)
+    secret_outputs: dict[str, Any] = field(default_factory=dict)
+
+    def all(self, type_: str) -> list[Resource]:
+        return [r for r in self.resources.values() if r.type == type_]
+
+    def one(self, type_: str, name: str = "") -> Resource:
+        found = [r for r in self.all(type_) if not name or r.name == name]
+        assert len(found) == 1, f"{type_} {name}: {[r.urn for r in found] or sorted(self.resources)}"
+        return found[0]
+
+    def named(self, name: str) -> Resource:
+        found = [r for r in self.resources.values() if r.name == name and r.custom]
+        assert len(found) == 1, f"{name}: {[r.urn for r in found] or sorted(self.resources)}"
+        return found[0]
+
+    def leads(self, start: Resource, end: Resource) -> bool:
+        """Whether `start` waits for `end`, directly or through others, or through the provider it uses."""
+        seen, front = set[str](), [start.urn]
+        while front:
+            urn = front.pop()
+            if urn == end.urn:
+                return True
+            if urn in seen or urn not in self.resources:
+                continue
+            seen.add(urn)
+            resource = self.resources[urn]
+            front += [*resource.dependencies, resource.provider.rpartition("::")[0]]
+        return False
+
+
+class Aws(mocks.Mocks):
+    """Answers like a small AWS: ids, ARNs, and what each region offers."""
+
+    def __init__(self, region: str, refuse: str = "", services: tuple[str, ...] = SERVICES) -> None:
+        self.region, self.refuse, self.services = region, refuse, services
+
+    def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str, dict[str, Any]]:
+        state = dict(args.inputs)
+        kind = args.typ.partition(":")[2]
+        arn = f"arn:aws:mock:{self.region}:{ACCOUNT}:{args.name}"
+        state.setdefault("arn", arn)
+        state.setdefault("name", args.name)
+        computed: dict[str, dict[str, Any]] = {
+            "eks/cluster:Cluster": {
+                "endpoint": ENDPOINT,
+                "certificateAuthority": {"data": "Q0E="},
+                "identities": [{"oidcs": [{"issuer": ISSUER}]}],
+            },
+            "efs/fileSystem:FileSystem": {"dnsName": f"fs-1.efs.{self.region}.amazonaws.com"},
+            "s3/bucket:Bucket": {"bucket": "bucket-1a2b3c4"},
+            "kms/key:Key": {"keyId": "key-1"},
+            "ec2/launchTemplate:LaunchTemplate": {"latestVersion": 1},
+            "ec2/keyPair:KeyPair": {"keyName": "worker-key-1a2b3c4"},
+            "route53/zone:Zone": {"zoneId": "Z1"},
+        }
+        return f"{args.name}-id", {**state, **computed.get(kind, {})}
+
+    def call(self, args: mocks.MockCallArgs) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+        if self.refuse and self.refuse in args.token:
+            return {}, [("", "operation error STS: GetCallerIdentity, ExpiredToken: the token has expired")]
+        zones = ZONES[self.region]
+        asked = args.args.get("instanceType", "")
+        if asked and "." not in asked:
+            return {}, [("instanceType", f"InvalidInstanceType: {asked} does not exist")]
+        gpus = [{"count": GPUS.get(asked, 0), "manufacturer": "NVIDIA", "memorySize": 1, "name": "A10G"}]
+        answers: dict[str, dict[str, Any]] = {
+            "aws:index/getCallerIdentity:getCallerIdentity": {"accountId": ACCOUNT},
+            "aws:index/getPartition:getPartition": {"partition": "aws"},
+            "aws:index/getAvailabilityZones:getAvailabilityZones": {
+                "names": list(zones),
+                "zoneIds": list(zones.values()),
+            },
+            "aws:ssm/getParametersByPath:getParametersByPath": {
+                "names": [f"{args.args.get('path')}/{service}" for service in self.services]
+            },
+            "aws:ec2/getInstanceType:getInstanceType": {
+                "supportedArchitectures": ["arm64" if asked.startswith("m7g") else "x86_64"],
+                "gpuses": gpus if asked in GPUS else [],
+            },
+        }
+        return answers[args.token], []
+
+
+class Recorder(mocks.MockMonitor):
+    """A monitor that keeps each request. In a first preview, nothing that AWS computes is known yet."""
+
+    def __init__(self, aws: mocks.Mocks, preview: bool) -> None:
+        super().__init__(aws)
+        self.graph, self.preview = Graph(), preview
+
+    def RegisterResource(self, request: Any) -> Any:  # noqa: N802 (the SDK's name)
+        response = super().RegisterResource(request)  # type: ignore[no-untyped-call]
+        if request.type == "pulumi:pulumi:Stack":
+            return response
+        assert response.urn not in self.graph.resources, f"{response.urn} is registered twice"
+        inputs = rpc.deserialize_properties(request.object, keep_unknowns=True)
+        self.graph.resources[response.urn] = Resource(
+            urn=response.urn,
+            type=request.type,
+            name=request.name,
+            inputs={key: rpc.unwrap_rpc_secret(value) for key, value in inputs.items()},
+            secrets=frozenset(key for key, value in inputs.items() if rpc.is_rpc_secret(value)),
+            parent=request.parent,
+            provider=request.provider,
+            dependencies=frozenset(request.dependencies),
+            protect=request.protect,
+            custom=request.custom,
+            options=request,
+        )
+        if self.preview and request.custom:
+            response.id = ""
+            response.object.CopyFrom(request.object)
+        return response
+
+    def RegisterResourceOutputs(self, request: Any) -> Any:  # noqa: N802 (the SDK's name)
+        if "::pulumi:pulumi:Stack::" in request.urn:
+            for key, value in rpc.deserialize_properties(request.outputs, keep_unknowns=True).items():
+                kept = self.graph.secret_outputs if rpc.is_rpc_secret(value) else self.graph.outputs
+                kept[key] = rpc.unwrap_rpc_secret(value)
+        return super().RegisterResourceOutputs(request)  # type: ignore[no-untyped-call]
+
+
+def stack_files() -> list[str]:
+    return sorted(path.name.split(".")[1] for path in PROJECT.glob("Pulumi.*.yaml"))
+
+
+def config_of(stack: str) -> dict[str, Any]:
+    """A stack file's keys, nested values as they stand."""
+    return dict(yaml.safe_load((PROJECT / f"Pulumi.{stack}.yaml").read_text())["config"])
+
+
+def run(
+    monkeypatch: pytest.MonkeyPatch,
+    config: Mapping[str, Any],
+    stack: str = "test",
+    preview: bool = False,
+    aws: Aws | None = None,
+) -> Graph:
+    """One fresh run of `__main__.py` with this config, as the engine would hand it over."""
+    texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in config.items()}
+    monkeypatch.setenv("PULUMI_CONFIG", json.dumps(texts))
+    monkeypatch.chdir(PROJECT)
+    recorder = Recorder(aws or Aws(texts.get("aws:region", "us-west-2")), preview)
+    # The SDK keeps its state in context variables: a context of its own makes each run the first.
+    contextvars.copy_context().run(_run, recorder, stack, preview)
+    return recorder.graph
+
+
+def _run(recorder: Recorder, stack: str, preview: bool) -> None:
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    mocks.set_mocks(recorder.mocks, project=NAME, stack=stack, preview=preview, monitor=recorder)
+    # The mocks come with a root of their own, and the run below makes the real one.
+    settings.ROOT.set(None)
+
+    def program() -> None:
+        runpy.run_path(str(PROJECT / "__main__.py"), run_name="__main__")
+
+    try:
+        loop.run_until_complete(pulumi.runtime.run_in_stack(program))
+    finally:
+        loop.close()

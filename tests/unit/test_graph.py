@@ -1,0 +1,117 @@
+"""The edges that data does not imply: each one left out is somebody's failed destroy."""
+
+import itertools
+import json
+from typing import Any
+
+import pytest
+
+from tests.unit.conftest import RunStack, shaped
+from tests.unit.program import Graph, Resource, run
+
+JOBS = ("paddle-data", "paddle-cluster-job", "paddle-export")
+POLICIES = "aws:iam/rolePolicyAttachment:RolePolicyAttachment"
+
+
+def one(graph: Graph, name: str) -> Resource:
+    """A Job, or else the one thing of that name."""
+    jobs = [job for job in graph.all("kubernetes:batch/v1:Job") if job.name == name]
+    return jobs[0] if jobs else graph.named(name)
+
+
+def edges(graph: Graph) -> list[tuple[Resource, Resource]]:
+    """Who must wait for whom, as DESIGN lists it: from the types that are there, not from the code."""
+    nodes, cluster, provider = graph.named("workers"), graph.named("eks"), graph.named("kubernetes")
+    volume, claim = graph.named("efsvol"), graph.named("efsvol-claim")
+    jobs = [job for name in JOBS for job in graph.all("kubernetes:batch/v1:Job") if job.name == name]
+    found = [
+        (nodes, r)
+        for kind in ("route:Route", "routeTableAssociation:RouteTableAssociation")
+        for r in graph.all(f"aws:ec2/{kind}")
+    ]
+    found += [(nodes, nat) for nat in graph.all("aws:ec2/natGateway:NatGateway")]
+    found += [
+        (nodes, rule)
+        for rule in graph.resources.values()
+        if "securityGroup" in rule.type and "Rule" in rule.type and "efs" not in rule.name
+    ]
+    found += [(nodes, policy) for policy in graph.all(POLICIES) if policy.name.startswith("worker-")]
+    found += [(cluster, policy) for policy in graph.all(POLICIES) if policy.name.startswith("cluster-")]
+    found += [(cluster, graph.named("cluster-logs"))]
+    found += [(provider, nodes)]
+    found += [(provider, r) for r in graph.resources.values() if r.type.startswith("aws:eks/access")]
+    found += [(r, provider) for r in graph.resources.values() if r.type.startswith("kubernetes:")]
+    found += [(volume, mount) for mount in graph.all("aws:efs/mountTarget:MountTarget")]
+    found += [(volume, graph.named("efs-from-workers"))]
+    found += [
+        (volume, r) for r in graph.all("aws:eks/addon:Addon") + graph.all("aws:efs/fileSystemPolicy:FileSystemPolicy")
+    ]
+    found += [(claim, volume), *((job, claim) for job in jobs), *itertools.pairwise(reversed(jobs))]
+    return found
+
+
+def test_every_edge_is_there(shape: tuple[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    stack, config = shape
+    graph = run(monkeypatch, config, stack)
+    missing = [f"{start.name} -> {end.name}" for start, end in edges(graph) if not graph.leads(start, end)]
+    assert not missing, f"these may outlive what they need: {missing}"
+
+
+def test_first_preview_shows_every_resource(shape: tuple[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    stack, config = shape
+    known, unknown = run(monkeypatch, config, stack), run(monkeypatch, config, stack, preview=True)
+    assert set(unknown.resources) == set(known.resources), "a resource waits inside an apply"
+
+
+def test_everything_belongs_to_a_component_of_its_room(program: RunStack) -> None:
+    graph = program({"admins": ["arn:aws:iam::123456789012:role/a"]}, stack="prod")
+    for resource in graph.resources.values():
+        if resource.custom and resource.type != "pulumi:providers:aws":
+            room = "infra" if resource.type.startswith(("aws:", "pulumi:")) else "workloads"
+            parent = graph.resources[resource.parent]
+            assert parent.type.startswith(f"paddle:{room}:"), f"{resource.urn} hangs on {parent.urn}"
+
+
+def test_the_graph_is_the_same_for_three_trainers_and_a_thousand(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = run(monkeypatch, shaped("dev", None, 3))
+    many = run(monkeypatch, shaped("dev", None, 1000))
+    assert set(few.resources) == set(many.resources)
+
+
+@pytest.mark.parametrize(
+    ("name", "upstream"),
+    [
+        ("efsvol-claim", "efsvol"),
+        ("paddle-data", "efsvol-claim"),
+        ("paddle-cluster-job", "paddle-data"),
+        ("paddle-export", "paddle-cluster-job"),
+    ],
+)
+def test_a_replaced_link_takes_the_next_along(program: RunStack, name: str, upstream: str) -> None:
+    """The engine deletes a dependent before what it depends on only where an input, not dependsOn, says so."""
+    graph = program()
+    spec = one(graph, name).options.propertyDependencies["spec"]
+    assert one(graph, upstream).urn in spec.urns, f"{name} would run on while {upstream} is replaced"
+
+
+def test_data_is_kept_from_destroy_where_asked(program: RunStack) -> None:
+    kept = ("efs", "key")
+    for retain in (True, False):
+        graph = program({"retainData": retain})
+        bucket = graph.one("aws:s3/bucket:Bucket")
+        assert {r.name for r in graph.resources.values() if r.protect} == ({*kept, "bucket"} if retain else set())
+        assert bucket.inputs["forceDestroy"] is not retain
+        assert graph.named("key").inputs["deletionWindowInDays"] == (30 if retain else 7)
+
+
+def test_everything_is_tagged_once_at_the_provider(program: RunStack) -> None:
+    graph = program({"tags": {"team": "nlp"}})
+    tags = {"team": "nlp", "project": "paddle-on-aws", "stack": "dev"}
+    assert json.loads(graph.named("aws").inputs["defaultTags"]) == {"tags": tags}
+    provider = graph.named("aws").urn
+    for resource in graph.resources.values():
+        if resource.type.startswith("aws:"):
+            assert resource.provider.startswith(f"{provider}::"), f"{resource.urn} misses the provider with the tags"
+    by_ec2 = graph.named("worker-template").inputs["tagSpecifications"]
+    worker = {**tags, "Name": "paddle-cluster-worker"}
+    assert by_ec2 == [{"resourceType": kind, "tags": worker} for kind in ("instance", "volume")]

@@ -1,0 +1,43 @@
+"""NVIDIA's device plugin: without it a node does not say that it has GPUs."""
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+IMAGE = "nvcr.io/nvidia/k8s-device-plugin:v0.17.4"
+NAME = "nvidia-device-plugin"
+PLUGINS = "/var/lib/kubelet/device-plugins"
+
+
+class GpuPlugin(pulumi.ComponentResource):
+    def __init__(self, opts: pulumi.ResourceOptions) -> None:
+        super().__init__("paddle:workloads:GpuPlugin", "gpu-plugin", None, opts)
+        labels = {"app": NAME}
+        k8s.apps.v1.DaemonSet(
+            NAME,
+            metadata={"name": NAME, "namespace": "kube-system"},
+            spec={
+                "selector": {"match_labels": labels},
+                "template": {
+                    "metadata": {"labels": labels},
+                    "spec": {
+                        "priority_class_name": "system-node-critical",
+                        "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
+                        "containers": [
+                            {
+                                "name": NAME,
+                                "image": IMAGE,
+                                "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}},
+                                "security_context": {
+                                    "allow_privilege_escalation": False,
+                                    "capabilities": {"drop": ["ALL"]},
+                                },
+                                "volume_mounts": [{"name": "plugins", "mount_path": PLUGINS}],
+                            }
+                        ],
+                        "volumes": [{"name": "plugins", "host_path": {"path": PLUGINS}}],
+                    },
+                },
+            },
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        self.register_outputs({})

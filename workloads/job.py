@@ -1,0 +1,92 @@
+"""What the three Jobs have in common: containers held tight, time limits, and how `pulumi up` waits for them."""
+
+from collections.abc import Mapping, Sequence
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+# `up` gives up a little after the Job itself does, so that the Job's own reason is the one shown.
+SLACK_MINUTES = 10
+
+
+def container(
+    name: str,
+    image: str,
+    command: Sequence[str],
+    env: Mapping[str, pulumi.Input[str]],
+    mounts: Sequence[k8s.core.v1.VolumeMountArgsDict],
+    cpu: str,
+    memory: str,
+    fields: Mapping[str, str] | None = None,
+    limits: Mapping[str, str] | None = None,
+) -> k8s.core.v1.ContainerArgsDict:
+    """A container without privileges, whose last log lines become its reason when it fails.
+
+    `fields` are environment variables that Kubernetes fills in from the pod.
+    """
+    variables: list[k8s.core.v1.EnvVarArgsDict] = [{"name": key, "value": value} for key, value in env.items()]
+    variables += [
+        {"name": key, "value_from": {"field_ref": {"field_path": path}}} for key, path in (fields or {}).items()
+    ]
+    resources: k8s.core.v1.ResourceRequirementsArgsDict = {"requests": {"cpu": cpu, "memory": memory}}
+    if limits:
+        resources["limits"] = dict(limits)
+    made: k8s.core.v1.ContainerArgsDict = {
+        "name": name,
+        "image": image,
+        "env": variables,
+        "volume_mounts": list(mounts),
+        "resources": resources,
+        "security_context": {"allow_privilege_escalation": False, "capabilities": {"drop": ["ALL"]}},
+        "termination_message_policy": "FallbackToLogsOnError",
+    }
+    if command:
+        made["command"] = list(command)
+    return made
+
+
+def pod(
+    name: str,
+    service_account: pulumi.Input[str],
+    volumes: Sequence[k8s.core.v1.VolumeArgsDict],
+    containers: Sequence[k8s.core.v1.ContainerArgsDict],
+    init_containers: Sequence[k8s.core.v1.ContainerArgsDict] = (),
+    after: pulumi.Input[str] | None = None,
+) -> k8s.core.v1.PodTemplateSpecArgsDict:
+    """A pod template. `after` names the Job before this one: when that one is replaced, so is this."""
+    metadata: k8s.meta.v1.ObjectMetaArgsDict = {"name": name}
+    if after is not None:
+        metadata["annotations"] = {"paddle-on-aws/after": after}
+    spec: k8s.core.v1.PodSpecArgsDict = {
+        "service_account_name": service_account,
+        "restart_policy": "Never",
+        "security_context": {"seccomp_profile": {"type": "RuntimeDefault"}},
+        "volumes": list(volumes),
+        "containers": list(containers),
+    }
+    if init_containers:
+        spec["init_containers"] = list(init_containers)
+    return {"metadata": metadata, "spec": spec}
+
+
+def job(
+    name: str,
+    namespace: pulumi.Input[str],
+    spec: k8s.batch.v1.JobSpecArgsDict,
+    timeout_minutes: int,
+    opts: pulumi.ResourceOptions,
+    wait: bool = True,
+) -> k8s.batch.v1.Job:
+    """A Job that `up` sees complete, or with `wait` off sees started; a failed one is made anew by the next `up`."""
+    annotations = {"pulumi.com/replaceUnready": "true"}
+    if not wait:
+        annotations["pulumi.com/waitFor"] = "jsonpath={.status.startTime}"
+    timeout = f"{timeout_minutes + SLACK_MINUTES}m"
+    return k8s.batch.v1.Job(
+        name,
+        metadata={"name": name, "namespace": namespace, "annotations": annotations},
+        spec={**spec, "active_deadline_seconds": timeout_minutes * 60},
+        opts=pulumi.ResourceOptions.merge(
+            opts, pulumi.ResourceOptions(custom_timeouts=pulumi.CustomTimeouts(create=timeout, update=timeout))
+        ),
+    )

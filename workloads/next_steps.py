@@ -1,0 +1,21 @@
+"""Ready-to-paste commands for whoever has just run `pulumi up`."""
+
+import pulumi
+
+from infra.settings import Settings
+
+
+def next_steps(settings: Settings, model: pulumi.Input[str]) -> dict[str, pulumi.Input[str]]:
+    """What a person does next: use the cluster, follow the training, fetch the model."""
+    job = settings.job
+    steps: dict[str, pulumi.Input[str]] = {
+        "useCluster": f"aws eks update-kubeconfig --region {settings.region} --name {settings.cluster_name}",
+        "followTraining": (
+            f"kubectl --namespace {job.namespace} logs --follow --prefix --selector job-name={job.name} "
+            f"--max-log-requests {settings.trainers}"
+        ),
+    }
+    if settings.export.enabled:
+        copy = f" ./model --recursive --region {settings.region}"
+        steps["fetchModel"] = pulumi.Output.concat("aws s3 cp ", model, copy)
+    return steps

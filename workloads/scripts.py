@@ -1,0 +1,53 @@
+"""Scripts travel to the pods by ConfigMap; its name carries their hash, so that a changed script makes a new Job."""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+FOLDER = "/paddle-job"
+TRAINER = Path(__file__).parent / "trainer"
+VOLUME = "scripts"
+MOUNT: k8s.core.v1.VolumeMountArgsDict = {"name": VOLUME, "mount_path": FOLDER, "read_only": True}
+
+
+def key_of(path: str) -> str:
+    """A ConfigMap's key for a file: its path, or where keys may not hold such a path, one made from it."""
+    if re.fullmatch(r"[-._a-zA-Z0-9]+", path):
+        return path
+    return hashlib.sha256(path.encode()).hexdigest()[:10] + "-" + re.sub(r"[^-._a-zA-Z0-9]", "_", Path(path).name)
+
+
+def digest(data: Mapping[str, str]) -> str:
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:10]
+
+
+class Scripts(pulumi.ComponentResource):
+    """`volume` puts the files, by their paths, into a pod."""
+
+    volume: k8s.core.v1.VolumeArgsDict
+
+    def __init__(
+        self, name: str, namespace: pulumi.Input[str], files: Mapping[str, Path], opts: pulumi.ResourceOptions
+    ) -> None:
+        super().__init__("paddle:workloads:Scripts", name, None, opts)
+        data = {key_of(path): source.read_text(encoding="utf-8") for path, source in files.items()}
+        config_map = k8s.core.v1.ConfigMap(
+            name,
+            metadata={"name": f"{name}-{digest(data)}", "namespace": namespace},
+            data=data,
+            immutable=True,
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        self.volume = {
+            "name": VOLUME,
+            "config_map": {
+                "name": config_map.metadata["name"],
+                "items": [{"key": key_of(path), "path": path} for path in files],
+            },
+        }
+        self.register_outputs({"name": config_map.metadata["name"]})

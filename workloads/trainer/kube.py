@@ -1,0 +1,112 @@
+"""The few calls of the Kubernetes API that a pod makes: list in pages, and follow by a watch."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import random
+import socket
+import ssl
+import time
+import urllib.parse
+from pathlib import Path
+from typing import Any, Callable, Iterator
+
+ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+PAGE = 500
+WATCH_SECONDS = 300
+
+
+class ApiError(Exception):
+    """An answer of the API server that is not the one asked for."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(f"{status} {message}")
+        self.status = status
+
+
+def request(path: str, query: dict[str, str], timeout: float) -> http.client.HTTPResponse:
+    """GET from the API server as this pod's service account; the answer is open, to be read and closed."""
+    # Not create_default_context: since Python 3.13 it refuses certificates such as Kubernetes signs for itself.
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(ACCOUNT / "ca.crt")
+    host, port = os.environ["KUBERNETES_SERVICE_HOST"], int(os.environ["KUBERNETES_SERVICE_PORT"])
+    connection = http.client.HTTPSConnection(host, port, timeout=timeout, context=context)
+    connection.connect()
+    # A server that vanishes without a word is noticed in a minute, not at the end of the watch.
+    connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3)):
+        connection.sock.setsockopt(socket.IPPROTO_TCP, option, value)
+    token = (ACCOUNT / "token").read_text().strip()
+    headers = {"Authorization": f"Bearer {token}", "Accept": "application/json", "Connection": "close"}
+    connection.request("GET", f"{path}?{urllib.parse.urlencode(query)}", headers=headers)
+    response = connection.getresponse()
+    if response.status != http.client.OK:
+        body = response.read().decode(errors="replace")
+        raise ApiError(response.status, message_of(body))
+    return response
+
+
+def message_of(body: str) -> str:
+    """What a Status object says, or the text as it is."""
+    try:
+        return str(json.loads(body)["message"])
+    except (ValueError, KeyError, TypeError):
+        return body.strip()[:200]
+
+
+def list_all(path: str, query: dict[str, str]) -> tuple[dict[str, Any], str]:
+    """Every object by name, read in pages, and the version from which to watch."""
+    objects: dict[str, Any] = {}
+    page: dict[str, str] = {}
+    while True:
+        with request(path, {**query, **page, "limit": str(PAGE)}, timeout=30) as response:
+            answer = json.load(response)
+        objects.update((item["metadata"]["name"], item) for item in answer["items"])
+        if not answer["metadata"].get("continue"):
+            return objects, answer["metadata"]["resourceVersion"]
+        page = {"continue": answer["metadata"]["continue"]}
+
+
+def events(path: str, query: dict[str, str], version: str) -> Iterator[tuple[str, Any]]:
+    """The changes since that version, until the server ends the watch."""
+    watch = {
+        "watch": "true",
+        "allowWatchBookmarks": "true",
+        "resourceVersion": version,
+        "timeoutSeconds": str(WATCH_SECONDS),
+    }
+    with request(path, {**query, **watch}, timeout=WATCH_SECONDS + 30) as response:
+        for line in response:
+            event = json.loads(line)
+            if event["type"] == "ERROR":
+                raise ApiError(event["object"].get("code", 0), event["object"].get("message", ""))
+            yield event["type"], event["object"]
+
+
+def follow(path: str, query: dict[str, str], tell: Callable[[str], None]) -> Iterator[dict[str, Any]]:
+    """For ever, the objects by name: now, and again after every change. Trouble is told, and tried again."""
+    objects: dict[str, Any] = {}
+    version, delay = "", 0.25
+    while True:
+        try:
+            if not version:
+                objects, version = list_all(path, query)
+                yield dict(objects)
+            for kind, item in events(path, query, version):
+                version, delay = item["metadata"]["resourceVersion"], 0.25
+                if kind == "BOOKMARK":
+                    continue
+                if kind == "DELETED":
+                    objects.pop(item["metadata"]["name"], None)
+                else:
+                    objects[item["metadata"]["name"]] = item
+                yield dict(objects)
+        except (OSError, http.client.HTTPException, ValueError, ApiError) as error:
+            if isinstance(error, ApiError) and error.status == http.client.GONE:
+                version = ""
+            else:
+                tell(f"the API server does not answer as it should ({error}); trying again")
+            delay = min(delay * 2, 4.0)
+        time.sleep(delay * random.uniform(0.5, 1.5))

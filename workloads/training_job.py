@@ -1,0 +1,91 @@
+"""The training Job: one pod a trainer, each with the tutorial's ports and environment."""
+
+import pulumi
+import pulumi_kubernetes as k8s
+
+from infra.settings import Settings
+from workloads import scripts
+from workloads.access import READ, ServiceAccount
+from workloads.data_job import DataJob
+from workloads.job import container, job, pod
+from workloads.volume import POD_VOLUME, Volume
+
+ACCOUNT = "paddle-trainer"
+MOUNT = "/home/jobpath"
+SCRIPTS = ("launch.py", "gang.py", "kube.py", "pod_settings.py", "training.py", "volume.py")
+
+
+class TrainingJob(pulumi.ComponentResource):
+    """`name` is known once the model is there, or with `job.wait` off once training has started."""
+
+    name: pulumi.Output[str]
+
+    def __init__(
+        self,
+        settings: Settings,
+        namespace: pulumi.Input[str],
+        volume: Volume,
+        data: DataJob,
+        opts: pulumi.ResourceOptions,
+    ) -> None:
+        super().__init__("paddle:workloads:TrainingJob", "training", None, opts)
+        child = pulumi.ResourceOptions(parent=self)
+        rules: list[k8s.rbac.v1.PolicyRuleArgsDict] = [{"api_groups": [""], "resources": ["pods"], "verbs": READ}]
+        account = ServiceAccount(ACCOUNT, namespace, child, rules)
+        shipped = scripts.Scripts(
+            "paddle-trainer-scripts",
+            namespace,
+            {name: scripts.TRAINER / name for name in SCRIPTS},
+            child,
+        )
+        spec = training_job_spec(settings, account.name, volume.pod_volume, shipped.volume, data.name)
+        opts = pulumi.ResourceOptions(parent=self, depends_on=account.ready)
+        made = job(settings.job.name, namespace, spec, settings.job.timeout_minutes, opts, settings.job.wait)
+        self.name = made.metadata["name"]
+        self.register_outputs({"name": self.name})
+
+
+def training_job_spec(
+    settings: Settings,
+    account: pulumi.Input[str],
+    volume: k8s.core.v1.VolumeArgsDict,
+    code: k8s.core.v1.VolumeArgsDict,
+    after: pulumi.Input[str],
+) -> k8s.batch.v1.JobSpecArgsDict:
+    job_settings, pserver = settings.job, settings.pserver
+    env = {
+        "JOB_NAME": job_settings.name,
+        "JOB_PATH": MOUNT,
+        "JOB_NAMESPACE": job_settings.namespace,
+        "TRAIN_CONFIG_DIR": job_settings.config_dir,
+        "CONF_PADDLE_NIC": pserver.nic,
+        "CONF_PADDLE_PORT": str(pserver.port),
+        "CONF_PADDLE_PORTS_NUM": str(pserver.ports),
+        "CONF_PADDLE_PORTS_NUM_SPARSE": str(pserver.sparse_ports),
+        "CONF_PADDLE_GRADIENT_NUM": str(settings.trainers),
+        "TRAINER_COUNT": str(settings.trainers),
+        "PASSES": str(job_settings.passes),
+        "MAX_ATTEMPTS": str(job_settings.attempts),
+        "PEER_TIMEOUT_SECONDS": str(job_settings.peer_timeout_minutes * 60),
+    }
+    mounts: list[k8s.core.v1.VolumeMountArgsDict] = [{"mount_path": MOUNT, "name": POD_VOLUME}, scripts.MOUNT]
+    fields = {"POD_NAME": "metadata.name", "POD_UID": "metadata.uid", "POD_IP": "status.podIP"}
+    gpus = {"nvidia.com/gpu": str(job_settings.gpus_per_trainer)} if job_settings.gpus_per_trainer else {}
+    main = container(
+        "trainer", job_settings.image, job_settings.command, env, mounts, "1", "2Gi", fields=fields, limits=gpus
+    )
+    # A host port is free once on each node: this is what spreads the trainers.
+    main["ports"] = [
+        {"name": f"jobport{i}", "host_port": port, "container_port": port} for i, port in enumerate(pserver.host_ports)
+    ]
+    return {
+        "parallelism": settings.trainers,
+        "completions": settings.trainers,
+        "completion_mode": "Indexed",
+        # One lost pod is one start of all; a pod lost with its node is nobody's failure.
+        "backoff_limit": job_settings.attempts - 1,
+        "pod_failure_policy": {
+            "rules": [{"action": "Ignore", "on_pod_conditions": [{"type": "DisruptionTarget", "status": "True"}]}]
+        },
+        "template": pod(job_settings.name, account, [volume, code], [main], after=after),
+    }
