@@ -163,9 +163,10 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         state = lifecycle.look(row, cloud, request.id, before)
         if state is None:
             return provider_pb2.ReadResponse()
+        identity = row.known_as(cloud, state) if row.known_as and not before else request.id
         asked = as_inputs(lifecycle.comparable(row), state, inputs)
         asked["__defaults"] = inputs.get("__defaults", [])
-        return provider_pb2.ReadResponse(id=request.id, properties=wire.write(state), inputs=wire.write(asked))
+        return provider_pb2.ReadResponse(id=identity, properties=wire.write(state), inputs=wire.write(asked))
 
     @_answers
     def Update(self, request: Any, context: Any) -> Any:  # noqa: N802

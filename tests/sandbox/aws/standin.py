@@ -13,6 +13,8 @@ from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc, status_pb2
 
 from sandbox.plugins.aws import wire
 
+SECONDS = 10  # to wait for AWS: moto is ready at once, so whatever takes longer never will be
+
 
 class Refused(Exception):  # noqa: N818
     """A Check that found failures: what a user would read."""
@@ -82,7 +84,9 @@ class Plugin:
 
     def create(self, kind: str, name: str, inputs: dict[str, Any]) -> Resource:
         news = self.check(kind, name, inputs)
-        answer = self.stub.Create(provider_pb2.CreateRequest(urn=self.urn(kind, name), properties=wire.write(news)))
+        answer = self.stub.Create(
+            provider_pb2.CreateRequest(urn=self.urn(kind, name), properties=wire.write(news), timeout=SECONDS)
+        )
         return Resource(kind, name, answer.id, news, wire.read(answer.properties))
 
     def update(self, resource: Resource, inputs: dict[str, Any]) -> Resource:
@@ -93,6 +97,7 @@ class Plugin:
             olds=wire.write(resource.state),
             news=wire.write(news),
             old_inputs=wire.write(resource.inputs),
+            timeout=SECONDS,
         )
         state = wire.read(self.stub.Update(request).properties)
         return Resource(resource.type, resource.name, resource.id, news, state)
@@ -115,8 +120,8 @@ class Plugin:
 
     def delete(self, resource: Resource) -> None:
         urn = self.urn(resource.type, resource.name)
-        request = provider_pb2.DeleteRequest(id=resource.id, urn=urn, properties=wire.write(resource.state))
-        self.stub.Delete(request)
+        properties = wire.write(resource.state)
+        self.stub.Delete(provider_pb2.DeleteRequest(id=resource.id, urn=urn, properties=properties, timeout=SECONDS))
 
     def invoke(self, token: str, **args: Any) -> dict[str, Any]:
         answer = self.stub.Invoke(provider_pb2.InvokeRequest(tok=token, args=wire.write(args)))
