@@ -149,7 +149,9 @@ class Checkout:
 
     def ids(self, prefix: str) -> dict[str, str]:
         """The id of every recorded resource of some types, by its URN."""
-        return {each["urn"]: each["id"] for each in self.resources() if each["type"].startswith(prefix)}
+        return {
+            each["urn"]: each["id"] for each in self.resources() if "id" in each and each["type"].startswith(prefix)
+        }
 
     def output(self, name: str) -> str:
         (stack,) = (each for each in self.resources() if each["type"] == "pulumi:pulumi:Stack")
