@@ -130,6 +130,7 @@ class Api:
         self._lock = threading.Lock()
         self._kinds: dict[str, dict[str, Kind]] = {}
         self._schemas: dict[str, Object] = {}
+        self._tls: ssl.SSLContext | None = None
         self._credential: Object = {}
         self._credential_ends = 0.0
 
@@ -271,8 +272,10 @@ class Api:
         return (certificate, key) if certificate and key else None
 
     def tls(self) -> ssl.SSLContext:
-        """The TLS settings of the kubeconfig."""
-        context = ssl.create_default_context(cadata=self.certificate_authority() or None)
+        """The TLS settings of the kubeconfig; kept, but for a credential plugin's, which may change."""
+        if self._tls and not self.config.user.get("exec"):
+            return self._tls
+        self._tls = context = ssl.create_default_context(cadata=self.certificate_authority() or None)
         if self.config.cluster.get("insecure-skip-tls-verify"):
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
