@@ -163,7 +163,7 @@ class Api:
         return dict(json.loads(data)) if data else {}
 
     def watch(self, kind: Kind, stop: threading.Event, **query: str) -> Iterator[tuple[str, Object]]:
-        """Yield (ADDED | MODIFIED | DELETED, object) for ever; SYNCED once a listing has been yielded whole.
+        """Yield (ADDED | MODIFIED | DELETED, object) for ever, and (SYNCED, the listing) after each listing's objects.
 
         A lost connection is taken up again with a new listing, so objects deleted meanwhile are only missing from it.
         """
@@ -172,7 +172,7 @@ class Api:
                 listing = self.request("GET", kind.path(), query=query)
                 for item in listing["items"]:
                     yield "ADDED", item
-                yield "SYNCED", {}
+                yield "SYNCED", listing
                 yield from self._changes(kind, stop, listing["metadata"]["resourceVersion"], query)
             except (ApiError, UnreachableError):
                 stop.wait(1)

@@ -489,13 +489,13 @@ def changed(inputs: Object, path: str, value: object) -> Object:
     return changing
 
 
-@pytest.mark.parametrize(
-    "empty", [{"env": [{"name": "A", "value": ""}]}, {"args": []}, {"resources": {}}, {"tty": False}]
-)
+@pytest.mark.parametrize("empty", [{"args": []}, {"resources": {}}, {"tty": False}, {"workingDir": ""}])
 def test_what_the_api_server_leaves_out_is_no_difference(plugin: Plugin, empty: Object) -> None:
     inputs = job("thing", "default", "true")
+    before = previewed(plugin, inputs)
     inputs["spec"]["template"]["spec"]["containers"][0] |= empty
     previewed(plugin, inputs)
+    assert plugin.diff(before, plugin.check(inputs)[0]).changes == pb.DiffResponse.DIFF_NONE
 
 
 def test_a_refresh_keeps_what_the_api_server_leaves_out(plugin: Plugin, node: NodeProcess, namespace: str) -> None:
@@ -653,7 +653,10 @@ def test_the_plugin_ends_at_once_when_asked(
         creating = pool.submit(own.create, job("long", namespace, "sleep 60"))
         time.sleep(1)
         own.process.send_signal(asked)
-        assert own.process.wait(4) == 0
+        try:
+            assert own.process.wait(4) == 0
+        finally:
+            own.process.kill()
         assert creating.exception(10) is not None
 
 
