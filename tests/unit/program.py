@@ -34,6 +34,7 @@ class Resource:
     type: str
     name: str
     inputs: Mapping[str, Any]
+    secrets: frozenset[str]
     parent: str
     provider: str
     dependencies: frozenset[str]
@@ -48,6 +49,7 @@ class Graph:
 
     resources: dict[str, Resource] = field(default_factory=dict)
     outputs: dict[str, Any] = field(default_factory=dict)
+    secret_outputs: dict[str, Any] = field(default_factory=dict)
 
     def all(self, type_: str) -> list[Resource]:
         return [r for r in self.resources.values() if r.type == type_]
@@ -142,11 +144,13 @@ class Recorder(mocks.MockMonitor):
         if request.type == "pulumi:pulumi:Stack":
             return response
         assert response.urn not in self.graph.resources, f"{response.urn} is registered twice"
+        inputs = rpc.deserialize_properties(request.object, keep_unknowns=True)
         self.graph.resources[response.urn] = Resource(
             urn=response.urn,
             type=request.type,
             name=request.name,
-            inputs=rpc.deserialize_properties(request.object, keep_unknowns=True),
+            inputs={key: rpc.unwrap_rpc_secret(value) for key, value in inputs.items()},
+            secrets=frozenset(key for key, value in inputs.items() if rpc.is_rpc_secret(value)),
             parent=request.parent,
             provider=request.provider,
             dependencies=frozenset(request.dependencies),
@@ -161,7 +165,9 @@ class Recorder(mocks.MockMonitor):
 
     def RegisterResourceOutputs(self, request: Any) -> Any:  # noqa: N802 (the SDK's name)
         if "::pulumi:pulumi:Stack::" in request.urn:
-            self.graph.outputs = rpc.deserialize_properties(request.outputs, keep_unknowns=True)
+            for key, value in rpc.deserialize_properties(request.outputs, keep_unknowns=True).items():
+                kept = self.graph.secret_outputs if rpc.is_rpc_secret(value) else self.graph.outputs
+                kept[key] = rpc.unwrap_rpc_secret(value)
         return super().RegisterResourceOutputs(request)  # type: ignore[no-untyped-call]
 
 

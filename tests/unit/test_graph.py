@@ -113,6 +113,5 @@ def test_everything_is_tagged_once_at_the_provider(program: RunStack) -> None:
         if resource.type.startswith("aws:"):
             assert resource.provider.startswith(f"{provider}::"), f"{resource.urn} misses the provider with the tags"
     by_ec2 = graph.named("worker-template").inputs["tagSpecifications"]
-    assert {spec["resourceType"]: spec["tags"] for spec in by_ec2} == dict.fromkeys(
-        ("instance", "volume"), {**tags, "Name": "paddle-cluster-worker"}
-    )
+    worker = {**tags, "Name": "paddle-cluster-worker"}
+    assert by_ec2 == [{"resourceType": kind, "tags": worker} for kind in ("instance", "volume")]

@@ -1,0 +1,273 @@
+"""Who may reach what, and who may do what: rules and statements exactly, in every stack."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.unit.conftest import RunStack
+from tests.unit.program import ACCOUNT, Graph, config_of, run, stack_files
+
+RULES = (
+    "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule",
+    "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule",
+)
+ADMIN = "arn:aws:iam::123456789012:role/admin"
+KEY_ARN = f"arn:aws:mock:us-west-2:{ACCOUNT}:key"
+BUCKET_ARN = f"arn:aws:mock:us-west-2:{ACCOUNT}:bucket"
+EFS_ARN = f"arn:aws:mock:us-west-2:{ACCOUNT}:efs"
+ISSUER = "oidc.eks.example.amazonaws.com/id/ABCDEF"
+USE = [
+    "Decrypt",
+    "DescribeKey",
+    "Encrypt",
+    "GenerateDataKey",
+    "GenerateDataKeyWithoutPlaintext",
+    "ReEncryptFrom",
+    "ReEncryptTo",
+]
+# In a key policy the resource "*" means the key itself, and AWS takes nothing else.
+RESOURCE_STAR_ALLOWED = {"key"}
+
+
+def rules(graph: Graph) -> set[tuple[str, str, str, str, str]]:
+    """Every security-group rule: group, direction, protocol, ports, and the other side."""
+    groups = {f"{group.name}-id": group.name for group in graph.all("aws:ec2/securityGroup:SecurityGroup")}
+    found = set[tuple[str, str, str, str, str]]()
+    for direction, kind in zip(("in", "out"), RULES, strict=True):
+        for rule in graph.all(kind):
+            i = rule.inputs
+            other = groups.get(i.get("referencedSecurityGroupId", ""), i.get("cidrIpv4", ""))
+            ports = "all" if i["ipProtocol"] == "-1" else f"{i['fromPort']:.0f}-{i['toPort']:.0f}"
+            found.add((groups[i["securityGroupId"]], direction, i["ipProtocol"], ports, other))
+    return found
+
+
+BASE_RULES = {
+    ("control-plane-group", "in", "tcp", "443-443", "worker-group"),
+    ("control-plane-group", "out", "tcp", "443-443", "worker-group"),
+    ("control-plane-group", "out", "tcp", "10250-10250", "worker-group"),
+    ("worker-group", "in", "tcp", "443-443", "control-plane-group"),
+    ("worker-group", "in", "tcp", "10250-10250", "control-plane-group"),
+    ("worker-group", "in", "-1", "all", "worker-group"),
+    ("worker-group", "out", "-1", "all", "0.0.0.0/0"),
+    ("efs-group", "in", "tcp", "2049-2049", "worker-group"),
+}
+
+
+@pytest.mark.parametrize("stack", stack_files())
+def test_security_groups_let_in_exactly_this(monkeypatch: pytest.MonkeyPatch, stack: str) -> None:
+    graph = run(monkeypatch, config_of(stack), stack)
+    assert rules(graph) == BASE_RULES
+    for group in graph.all("aws:ec2/securityGroup:SecurityGroup"):
+        assert not {"ingress", "egress"} & set(group.inputs), f"{group.urn} has rules of its own beside the rules"
+
+
+def test_ssh_opens_its_port_to_the_named_addresses_alone(program: RunStack) -> None:
+    key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+    graph = program({"sshPublicKey": key, "apiAccessCidrs": ["203.0.113.7/32", "198.51.100.0/24"]})
+    cidrs = ("203.0.113.7/32", "198.51.100.0/24")
+    assert rules(graph) - BASE_RULES == {("worker-group", "in", "tcp", "22-22", cidr) for cidr in cidrs}
+    assert graph.named("worker-key").inputs["publicKey"] == key
+    assert graph.named("worker-template").inputs["keyName"] == "worker-key-1a2b3c4"
+    assert "AmazonSSMManagedInstanceCore" not in policies(graph, "worker")
+    assert "AmazonSSMManagedInstanceCore" in policies(program(), "worker")
+
+
+def policies(graph: Graph, role: str) -> set[str]:
+    attached = graph.all("aws:iam/rolePolicyAttachment:RolePolicyAttachment")
+    return {p.inputs["policyArn"].rpartition("/")[2] for p in attached if p.inputs["role"] == f"{role}-role"}
+
+
+def test_managed_policies_are_these_alone(program: RunStack) -> None:
+    graph = program({}, stack="prod")
+    assert policies(graph, "cluster") == {"AmazonEKSClusterPolicy"}
+    ours = {"AmazonEC2ContainerRegistryPullOnly", "AmazonEKSWorkerNodePolicy", "AmazonEKS_CNI_Policy"}
+    assert policies(graph, "worker") == {*ours, "AmazonSSMManagedInstanceCore"}
+    assert policies(graph, "efs-driver") == {"AmazonEFSCSIDriverPolicy"}
+
+
+def statements(graph: Graph) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every IAM statement of ours, with the name of what it hangs on."""
+    for resource in graph.resources.values():
+        for name in ("policy", "assumeRolePolicy"):
+            if resource.type.startswith("aws:") and name in resource.inputs:
+                for statement in json.loads(resource.inputs[name])["Statement"]:
+                    yield resource.name, statement
+
+
+@pytest.mark.parametrize("stack", stack_files())
+def test_no_wildcards(monkeypatch: pytest.MonkeyPatch, stack: str) -> None:
+    config = {**config_of(stack), "paddle-on-aws:data": {"source": "s3://bucket/data.tar"}}
+    for name, statement in statements(run(monkeypatch, config, stack)):
+        if statement["Effect"] == "Allow":
+            assert not [action for action in statement["Action"] if "*" in action], f"{name}: {statement}"
+            if name not in RESOURCE_STAR_ALLOWED and "Resource" in statement:
+                assert statement["Resource"] != "*", f"{name}: {statement}"
+
+
+def kms(*actions: str) -> list[str]:
+    return [f"kms:{action}" for action in actions]
+
+
+def test_the_key_may_be_used_by_exactly_these(program: RunStack) -> None:
+    root, scaling = (
+        f"arn:aws:iam::{ACCOUNT}:root",
+        f"arn:aws:iam::{ACCOUNT}:role/aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling",
+    )
+    for_aws = {"Bool": {"kms:GrantIsForAWSResource": "true"}}
+    by_scaling = {"StringEquals": {"aws:PrincipalArn": scaling}}
+
+    def through(service: str) -> dict[str, Any]:
+        return {"StringEquals": {"kms:CallerAccount": ACCOUNT, "kms:ViaService": f"{service}.us-west-2.amazonaws.com"}}
+
+    found = {s["Sid"]: s for name, s in statements(program()) if name == "key"}
+    admins = found.pop("AccountAdmins")
+    assert admins["Principal"] == {"AWS": root}
+    assert not {"kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey", "kms:CreateGrant"} & set(admins["Action"])
+    seen = {sid: (s["Action"], s.get("Condition"), s["Principal"]["AWS"]) for sid, s in found.items()}
+    assert seen == {
+        "Eks": (kms("CreateGrant"), for_aws, root),
+        "Efs": (kms(*USE, "CreateGrant"), through("elasticfilesystem"), root),
+        "S3": (kms(*USE), through("s3"), root),
+        "WorkerDisks": (kms(*USE), by_scaling, "*"),
+        "WorkerDiskGrants": (kms("CreateGrant"), {**by_scaling, **for_aws}, "*"),
+    }
+
+
+def test_statements_of_roles_are_exactly_these(program: RunStack) -> None:
+    graph = program({"data": {"source": "s3://bucket/data.tar"}, "job": {"namespace": "training"}})
+    found = [(name, statement) for name, statement in statements(graph) if name not in ("key", "bucket-policy")]
+
+    def trust(account: str) -> dict[str, Any]:
+        subject = {f"{ISSUER}:aud": "sts.amazonaws.com", f"{ISSUER}:sub": f"system:serviceaccount:training:{account}"}
+        return {
+            "Effect": "Allow",
+            "Action": ["sts:AssumeRoleWithWebIdentity"],
+            "Principal": {"Federated": f"arn:aws:mock:us-west-2:{ACCOUNT}:service-accounts"},
+            "Condition": {"StringEquals": subject},
+        }
+
+    def service(name: str) -> dict[str, Any]:
+        return {"Effect": "Allow", "Action": ["sts:AssumeRole"], "Principal": {"Service": name}}
+
+    def grant(sid: str, actions: list[str], resource: str, **more: Any) -> dict[str, Any]:
+        return {"Sid": sid, "Effect": "Allow", "Action": actions, "Resource": resource, **more}
+
+    prefix = "paddle-cluster-job/output/*"
+    expected = [
+        ("cluster-role", service("eks.amazonaws.com")),
+        ("worker-role", service("ec2.amazonaws.com")),
+        ("data-role", trust("paddle-data")),
+        ("data-policy", grant("ReadData", ["s3:GetObject"], "arn:aws:s3:::bucket/data.tar")),
+        ("data-policy", grant("DecryptData", ["kms:Decrypt"], KEY_ARN)),
+        ("export-role", trust("paddle-export")),
+        (
+            "export-policy",
+            grant(
+                "WriteResults", ["s3:AbortMultipartUpload", "s3:GetObject", "s3:PutObject"], f"{BUCKET_ARN}/{prefix}"
+            ),
+        ),
+        (
+            "export-policy",
+            grant("ListResults", ["s3:ListBucket"], BUCKET_ARN, Condition={"StringLike": {"s3:prefix": prefix}}),
+        ),
+        ("export-policy", grant("EncryptResults", ["kms:Decrypt", "kms:GenerateDataKey"], KEY_ARN)),
+    ]
+    assert sorted(map(str, found)) == sorted(map(str, expected))
+
+
+def test_bucket_and_file_system_refuse_plain_text_traffic(program: RunStack) -> None:
+    graph = program({"storage": {"driver": "efsCsi"}})
+    anyone, plain = {"AWS": "*"}, {"Bool": {"aws:SecureTransport": "false"}}
+    found = {(name, s.get("Sid")): s for name, s in statements(graph)}
+    assert found["bucket-policy", "TlsOnly"] == {
+        "Sid": "TlsOnly",
+        "Effect": "Deny",
+        "Principal": "*",
+        "Action": "s3:*",
+        "Resource": [BUCKET_ARN, f"{BUCKET_ARN}/*"],
+        "Condition": plain,
+    }
+    client = ["elasticfilesystem:ClientMount", "elasticfilesystem:ClientWrite"]
+    through = found["efs-tls-only", "ThroughMountTargets"]
+    assert (through["Action"], through["Resource"]) == (client, EFS_ARN)
+    assert through["Condition"] == {"Bool": {"elasticfilesystem:AccessedViaMountTarget": "true"}}
+    assert found["efs-tls-only", "TlsOnly"] == {
+        "Sid": "TlsOnly",
+        "Effect": "Deny",
+        "Principal": anyone,
+        "Action": [*client, "elasticfilesystem:ClientRootAccess"],
+        "Resource": EFS_ARN,
+        "Condition": plain,
+    }
+
+
+@pytest.mark.parametrize("stack", stack_files())
+def test_the_key_encrypts_everything_at_rest(monkeypatch: pytest.MonkeyPatch, stack: str) -> None:
+    graph = run(monkeypatch, config_of(stack), stack)
+    key = f"arn:aws:mock:{config_of(stack)['aws:region']}:{ACCOUNT}:key"
+    assert graph.named("eks").inputs["encryptionConfig"] == {"provider": {"keyArn": key}, "resources": ["secrets"]}
+    assert (graph.named("efs").inputs["encrypted"], graph.named("efs").inputs["kmsKeyId"]) == (True, key)
+    (bucket,) = graph.named("bucket-encryption").inputs["rules"]
+    assert bucket["applyServerSideEncryptionByDefault"] == {"sseAlgorithm": "aws:kms", "kmsMasterKeyId": key}
+    assert bucket["bucketKeyEnabled"] is True
+    (disk,) = graph.named("worker-template").inputs["blockDeviceMappings"]
+    assert (disk["ebs"]["encrypted"], disk["ebs"]["kmsKeyId"], disk["ebs"]["volumeType"]) == ("true", key, "gp3")
+    assert graph.named("key").inputs["enableKeyRotation"] is True
+
+
+def test_nodes_keep_their_credentials_from_pods(program: RunStack) -> None:
+    metadata = program().named("worker-template").inputs["metadataOptions"]
+    assert (metadata["httpTokens"], metadata["httpPutResponseHopLimit"]) == ("required", 1)
+
+
+def test_public_access_to_the_bucket_is_blocked(program: RunStack) -> None:
+    block = dict(program().named("bucket-public-access").inputs)
+    block.pop("bucket")
+    assert block == dict.fromkeys(
+        ("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictPublicBuckets"), True
+    )
+
+
+def test_the_public_endpoint_is_as_wide_as_the_setting(program: RunStack) -> None:
+    def endpoint(cidrs: list[str]) -> tuple[Any, Any, Any]:
+        vpc = program({"apiAccessCidrs": cidrs}).named("eks").inputs["vpcConfig"]
+        return vpc["endpointPrivateAccess"], vpc["endpointPublicAccess"], vpc.get("publicAccessCidrs")
+
+    assert endpoint(["203.0.113.7/32"]) == (True, True, ["203.0.113.7/32"])
+    assert endpoint([]) == (True, False, None)
+
+
+def test_service_accounts_may_ask_for_this_alone(program: RunStack) -> None:
+    graph = program()
+    roles = {r.name: r.inputs["rules"] for r in graph.all("kubernetes:rbac.authorization.k8s.io/v1:Role")}
+    read = ["get", "list", "watch"]
+    assert roles == {
+        "paddle-trainer": [{"apiGroups": [""], "resources": ["pods"], "verbs": read}],
+        "paddle-export": [
+            {"apiGroups": ["batch"], "resources": ["jobs"], "resourceNames": ["paddle-cluster-job"], "verbs": read}
+        ],
+    }
+    accounts = graph.all("kubernetes:core/v1:ServiceAccount")
+    tokens = {r.name: r.inputs["automountServiceAccountToken"] for r in accounts}
+    assert tokens == {"paddle-data": False, "paddle-trainer": True, "paddle-export": True}
+    assert not graph.all("kubernetes:rbac.authorization.k8s.io/v1:ClusterRole")
+
+
+def test_admins_administer_through_access_entries(program: RunStack) -> None:
+    graph = program({"admins": [ADMIN]})
+    assert graph.named("eks").inputs["accessConfig"]["authenticationMode"] == "API"
+    assert graph.named("admin-0").inputs["principalArn"] == ADMIN
+    policy = graph.named("admin-0-policy").inputs
+    assert policy["policyArn"] == "arn:aws:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
+    assert (policy["principalArn"], policy["accessScope"]) == (ADMIN, {"type": "cluster"})
+
+
+@pytest.mark.parametrize("stack", stack_files())
+def test_no_secret_leaves_in_a_plain_output(monkeypatch: pytest.MonkeyPatch, stack: str) -> None:
+    graph = run(monkeypatch, config_of(stack), stack)
+    assert set(graph.secret_outputs) == {"kubeconfig"}
+    assert "certificate-authority-data" not in json.dumps(graph.outputs)
+    assert graph.named("kubernetes").secrets == {"kubeconfig"}
