@@ -5,6 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
 
 # Before moto is imported: without it every attachment of an AWS-managed policy fails.
 os.environ["MOTO_IAM_LOAD_MANAGED_POLICIES"] = "true"
@@ -14,14 +17,28 @@ from werkzeug.serving import make_server
 
 from sandbox.aws import mends
 
+Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+
+def one_at_a_time(application: Application) -> Application:
+    """moto's backends are plain dictionaries: a listing fails while another request adds to what it lists."""
+    lock = threading.Lock()
+
+    def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        with lock:
+            return list(application(environ, start_response))
+
+    return answer
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m sandbox.aws.server", description=__doc__)
     parser.add_argument("--port", type=int, required=True, help="a free port of 127.0.0.1")
     port = parser.parse_args().port
     mends.apply()
+    application = one_at_a_time(DomainDispatcherApplication(create_backend_app))
     try:
-        server = make_server("127.0.0.1", port, DomainDispatcherApplication(create_backend_app), threaded=True)
+        server = make_server("127.0.0.1", port, application, threaded=True)
     except (OSError, SystemExit) as error:
         raise SystemExit(f"port {port} of 127.0.0.1 cannot be listened on: choose another") from error
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
