@@ -662,7 +662,7 @@ def test_the_plugin_ends_at_once_when_asked(
 
 def test_the_plugin_ends_with_the_engine_that_started_it() -> None:
     start = "import subprocess, sys; p = subprocess.Popen([sys.executable, '-m', 'sandbox.plugins.kubernetes']"
-    start += ", stdout=subprocess.PIPE); p.stdout.readline(); print(p.pid)"
+    start += ", stdout=subprocess.PIPE, stderr=subprocess.DEVNULL); p.stdout.readline(); print(p.pid)"
     done = subprocess.run([sys.executable, "-c", start], capture_output=True, text=True, check=True)
     proc = Path(f"/proc/{int(done.stdout)}/stat")
     eventually(lambda: not proc.exists() or proc.read_text().split()[2] == "Z", 10)
