@@ -135,17 +135,19 @@ def test_sigterm_reaches_the_training_and_leaves_nothing_behind(gang: Gang) -> N
     assert "told to stop (SIGTERM)" in gang.pods[2].text()
 
 
-def test_a_container_started_again_in_its_pod_does_not_join_the_attempt_it_was_in(gang: Gang) -> None:
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_container_started_again_in_its_pod_does_not_join_the_attempt_it_was_in(gang: Gang, index: int) -> None:
     slow(gang)
     start(gang)
     wait_for_pass(gang)
-    for index in (0, 1):
-        old = gang.pods[index]
-        old.process.kill()
-        old.process.wait()
-        end_container(old)
-        gang.start(index, pod=old.pod)
-    finish(gang)
+    old = gang.pods[index]
+    old.process.kill()
+    old.process.wait()
+    end_container(old)
+    gang.start(index, pod=old.pod)
+    printed = finish(gang)
+    assert "attempt 2: trainer 0 of 3 starts from pass-0000" in printed
+    assert f"because trainer {index} lost its launcher, which started again" in printed
     assert_no_pass_done_twice(gang)
 
 
