@@ -42,7 +42,7 @@ def make_gang(folder: Path, api: FakeApi, account: Path, trainers: int) -> Gang:
     }
     subprocess.run([sys.executable, TRAINER / "prepare.py"], env=environment, check=True, capture_output=True)
     # Paddle listens on every address of the machine, so each test has ports of its own.
-    gang.settings.update(PASSES=str(PASSES), PEER_TIMEOUT_SECONDS="120", CONF_PADDLE_PORT=str(free_ports()))
+    gang.settings.update(PASSES=str(PASSES), PEER_TIMEOUT_SECONDS="300", CONF_PADDLE_PORT=str(free_ports()))
     return gang
 
 
@@ -76,7 +76,7 @@ def start(gang: Gang) -> None:
 
 def finish(gang: Gang) -> None:
     """The job ends well, with every pass complete."""
-    gang.wait(gang.ended, seconds=120)
+    gang.wait(gang.ended, seconds=300)
     assert gang.statuses() == [0] * gang.trainers
     assert gang.passes() == [f"pass-{number:05d}" for number in range(int(gang.settings["PASSES"]))]
 
@@ -143,7 +143,7 @@ def inodes(gang: Gang) -> dict[str, int]:
 
 def test_a_killed_training_process_costs_no_complete_pass(three: Gang) -> None:
     start(three)
-    three.wait(lambda: len(three.passes()) >= 3, seconds=60)
+    three.wait(lambda: len(three.passes()) >= 3, seconds=180)
     os.kill(training_process(three, 1), signal.SIGKILL)
     complete = inodes(three)
     finish(three)
@@ -154,7 +154,7 @@ def test_a_killed_training_process_costs_no_complete_pass(three: Gang) -> None:
 
 def test_a_killed_launcher_is_replaced_and_the_training_goes_on(three: Gang) -> None:
     start(three)
-    three.wait(lambda: len(three.passes()) >= 3, seconds=60)
+    three.wait(lambda: len(three.passes()) >= 3, seconds=180)
     three.pods[0].process.kill()
     complete = inodes(three)
     finish(three)
@@ -167,7 +167,7 @@ def test_a_pass_that_does_not_fit_on_the_disk_is_a_clear_error(three: Gang) -> N
     three.settings["MAX_ATTEMPTS"] = "1"
     for index in range(3):
         three.start(index, under=("prlimit", "--fsize=400000") if index == 0 else ())
-    three.wait(three.ended, seconds=60, replace=False)
+    three.wait(three.ended, seconds=180, replace=False)
     assert three.statuses() == [1, 1, 1]
     assert f"pass-00000 cannot be written to {three.root}/output: " in three.pods[0].text()
     assert "trainer 0 ended with status 1, saying: pass-00000 cannot be written" in three.pods[2].text()
