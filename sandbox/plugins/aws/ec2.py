@@ -626,7 +626,9 @@ def _delete_by(action: str, parameter: str) -> Any:
 
 
 def _delete_endpoint(cloud: Cloud, identity: str, state: State) -> None:
-    cloud("ec2:DeleteVpcEndpoints", VpcEndpointIds=[identity])
+    failed = cloud("ec2:DeleteVpcEndpoints", VpcEndpointIds=[identity]).get("Unsuccessful")
+    if failed:
+        raise StandInError(f"ec2:DeleteVpcEndpoints: {failed[0]['Error'].get('Message', 'AWS gives no reason')}")
 
 
 RULE_INPUTS: dict[str, Prop] = {

@@ -32,7 +32,7 @@ def _row(urn: str) -> Row:
     token = urn.split("::")[2].rsplit("$", 1)[-1]
     if token not in ROWS:
         raise StandInError(
-            f"{token} is not a resource type that the sandbox's AWS stand-in knows; docs/stand-ins.md lists them"
+            f"{token} is not a resource type that the sandbox's AWS stand-in knows; docs/stand-ins-aws.md lists them"
         )
     return ROWS[token]
 
