@@ -37,9 +37,7 @@ def checkout(cached: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 def in_region(checkout: Checkout, region: str) -> Client:
     port = json.loads((checkout.sandbox / "run/aws.json").read_text())["port"]
     keys = {"aws_access_key_id": "test", "aws_secret_access_key": "test"}
-    return lambda service: boto3.client(  # type: ignore[no-any-return]
-        service, region_name=region, endpoint_url=f"http://127.0.0.1:{port}", **keys
-    )
+    return lambda service: boto3.client(service, region_name=region, endpoint_url=f"http://127.0.0.1:{port}", **keys)
 
 
 def test_both_come_up(checkout: Checkout) -> None:

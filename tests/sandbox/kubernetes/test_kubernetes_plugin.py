@@ -41,7 +41,7 @@ class FailedError(Exception):
     def __init__(self, error: grpc.RpcError) -> None:
         super().__init__(error.details())
         self.failure = pb.ErrorResourceInitFailed()
-        details: dict[str, bytes] = dict(error.trailing_metadata() or ())  # type: ignore[arg-type]
+        details: dict[str, bytes] = dict(error.trailing_metadata() or ())
         if packed := details.get("grpc-status-details-bin"):
             status_pb2.Status.FromString(packed).details[0].Unpack(self.failure)
 
