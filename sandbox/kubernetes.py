@@ -142,14 +142,15 @@ class ControlPlane:
                 api.request("DELETE", NODE.path(name=present["metadata"]["name"]))
         self._await("its nodes are not ready", lambda: all(_is_ready(node) for node in api.list(NODE)))
 
-    def holds(self, manifest: Mapping[str, Any]) -> str:
-        """The id of an object in the engine's terms if it is there, else empty."""
+    def remove(self, manifest: Mapping[str, Any]) -> None:
+        """Delete an object, and what it owns, if it is there."""
         api = self._api(self.kubeconfig)
         kind = api.kind(manifest["apiVersion"], manifest["kind"])
         name, namespace = manifest["metadata"]["name"], manifest["metadata"].get("namespace", "")
         if kind is None or api.find(kind, namespace, name) is None:
-            return ""
-        return f"{namespace}/{name}" if kind.namespaced else name
+            return
+        api.request("DELETE", kind.path(namespace, name), {"propagationPolicy": "Foreground"})
+        self._await(f"{manifest['kind']} {name} does not go", lambda: api.find(kind, namespace, name) is None)
 
     def pids(self) -> dict[str, int]:
         """Each component that was started, by its pid."""
