@@ -475,7 +475,7 @@ def changed(inputs: Object, path: str, value: object) -> Object:
     return changing
 
 
-@pytest.mark.parametrize("empty", [{"args": []}, {"resources": {}}, {"tty": False}, {"workingDir": ""}])
+@pytest.mark.parametrize("empty", [{"args": []}, {"tty": False}, {"workingDir": ""}])
 def test_what_the_api_server_leaves_out_is_no_difference(plugin: Plugin, empty: Object) -> None:
     inputs = job("thing", "default", "true")
     before = previewed(plugin, inputs)
