@@ -51,10 +51,10 @@ types: venv policy ## mypy --strict on our own code
 	$(BIN)/mypy --strict --python-executable $(POLICY)/bin/python policy
 
 unit: venv ## the program under mocks, every stack and setting (under a minute)
-	$(BIN)/pytest tests/unit
+	$(BIN)/pytest tests/unit -n auto
 
-test: lint types venv ## everything
-	$(BIN)/pytest
+test: lint types unit ## everything
+	$(BIN)/pytest --ignore tests/unit --durations 15
 
 bench: venv ## what the program itself costs: 3 trainers against 1000
 	$(BIN)/python -m bench.program

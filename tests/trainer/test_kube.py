@@ -27,7 +27,7 @@ class Following:
         for objects in kube.follow(PATH, {"labelSelector": "job-name=job"}, self.told.append):
             self.names = set(objects)
 
-    def wait_for(self, names: set[str], seconds: float = 10) -> None:
+    def wait_for(self, names: set[str], seconds: float = 30) -> None:
         """Until it knows just these."""
         deadline = time.monotonic() + seconds
         while self.names != names:

@@ -27,7 +27,7 @@ from pulumi.runtime.proto import provider_pb2 as pb
 from pulumi.runtime.proto import provider_pb2_grpc, status_pb2
 
 from sandbox import build
-from sandbox.kubeapi import CONFIG_MAP, PERSISTENT_VOLUME, POD, STRATEGIC, Api, Kind, Object, load_kubeconfig
+from sandbox.kubeapi import CONFIG_MAP, PERSISTENT_VOLUME, POD, STRATEGIC, Api, Kind, Object, load_kubeconfig, load_pair
 from sandbox.kubernetes import ControlPlane
 from sandbox.plugins.kubernetes.values import UNKNOWN, Secret, from_struct, to_struct
 from tests.sandbox.kubernetes.conftest import JOB, NodeProcess, eventually, job
@@ -624,6 +624,20 @@ def test_an_unreachable_cluster_is_named_and_does_not_stop_a_preview() -> None:
         own.close()
 
 
+def test_requests_at_the_same_time_all_show_who_asks(cluster: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> None:
+    def slowly(*arguments: Any) -> None:
+        time.sleep(0.3)
+        load_pair(*arguments)
+
+    monkeypatch.setattr("sandbox.kubeapi.load_pair", slowly)
+    fresh = Api(load_kubeconfig(str(cluster.kubeconfig)))
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(fresh.list, CONFIG_MAP)
+        time.sleep(0.1)
+        assert fresh.list(CONFIG_MAP)
+        assert first.result(10)
+
+
 def test_a_credential_plugin_is_asked_for_the_token(api: Api, cluster: ControlPlane, tmp_path: Path) -> None:
     account = Kind("v1", "ServiceAccount", "serviceaccounts", True).path("kube-system", "default", "token")
     token = api.request("POST", account, {"spec": {"expirationSeconds": 3600}})["status"]["token"]
@@ -662,7 +676,7 @@ def test_the_plugin_ends_at_once_when_asked(
 
 def test_the_plugin_ends_with_the_engine_that_started_it() -> None:
     start = "import subprocess, sys; p = subprocess.Popen([sys.executable, '-m', 'sandbox.plugins.kubernetes']"
-    start += ", stdout=subprocess.PIPE); p.stdout.readline(); print(p.pid)"
+    start += ", stdout=subprocess.PIPE, stderr=subprocess.DEVNULL); p.stdout.readline(); print(p.pid)"
     done = subprocess.run([sys.executable, "-c", start], capture_output=True, text=True, check=True)
     proc = Path(f"/proc/{int(done.stdout)}/stat")
     eventually(lambda: not proc.exists() or proc.read_text().split()[2] == "Z", 10)
