@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 # Before moto is imported: without it every attachment of an AWS-managed policy fails.
@@ -15,16 +16,15 @@ os.environ["MOTO_IAM_LOAD_MANAGED_POLICIES"] = "true"
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import make_server
 
-from sandbox.aws import mends
-
-Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+from sandbox.aws import calls, mends
+from sandbox.aws.calls import Application, Environment
 
 
 def one_at_a_time(application: Application) -> Application:
     """moto's backends are plain dictionaries: a listing fails while another request adds to what it lists."""
     lock = threading.Lock()
 
-    def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+    def answer(environ: Environment, start_response: Callable[..., Any]) -> Iterable[bytes]:
         with lock:
             return list(application(environ, start_response))
 
@@ -34,9 +34,12 @@ def one_at_a_time(application: Application) -> Application:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m sandbox.aws.server", description=__doc__)
     parser.add_argument("--port", type=int, required=True, help="a free port of 127.0.0.1")
-    port = parser.parse_args().port
+    parser.add_argument("--calls", type=Path, help="a file to write each call to")
+    given = parser.parse_args()
+    port = given.port
     mends.apply()
-    application = one_at_a_time(DomainDispatcherApplication(create_backend_app))
+    moto: Application = DomainDispatcherApplication(create_backend_app)
+    application = one_at_a_time(calls.recorded(moto, given.calls) if given.calls else moto)
     try:
         server = make_server("127.0.0.1", port, application, threaded=True)
     except (OSError, SystemExit) as error:

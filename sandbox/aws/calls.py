@@ -1,0 +1,75 @@
+"""Writes down what AWS is asked for: one line of JSON a call, with its operation, parameters, and whom it is about."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from moto.core.parse import PROTOCOL_PARSERS
+from moto.core.request import Request, determine_request_protocol
+from moto.core.routing import get_service_router
+from moto.core.utils import get_service_model
+from moto.ec2.models import ec2_backends
+
+Environment = dict[str, Any]
+Application = Callable[[Environment, Callable[..., Any]], Iterable[bytes]]
+
+# What a signature calls a service, where botocore's models go by another name.
+MODELS = {"elasticfilesystem": "efs"}
+ACCOUNT = "123456789012"
+EC2_ID = re.compile(r"[a-z]+(-[a-z]+)*-[0-9a-f]{8,17}")
+SIGNED = re.compile(r"Credential=([^/,]+)/\d+/([^/,]+)/([^/,]+)/aws4_request")
+
+
+def recorded(application: Application, file: Path) -> Application:
+    """The application, which answers one at a time, with each signed call written to the file before it is answered."""
+
+    def answer(environ: Environment, start_response: Callable[..., Any]) -> Iterable[bytes]:
+        if signed := SIGNED.search(environ.get("HTTP_AUTHORIZATION", "")):
+            body = b""
+            # What comes in chunks is an object on its way to S3, and no parameter.
+            if length := environ.get("CONTENT_LENGTH"):
+                body = environ["wsgi.input"].read(int(length))
+                environ["wsgi.input"] = io.BytesIO(body)
+            key, region, service = signed.groups()
+            call = {"key": key, "region": region, **_call(region, service, environ, body)}
+            line = json.dumps(call, default=str)
+            with file.open("a") as lines:
+                lines.write(line + "\n")
+        return application(environ, start_response)
+
+    return answer
+
+
+def _call(region: str, service: str, environ: Environment, body: bytes) -> dict[str, Any]:
+    name = MODELS.get(service, service)
+    request = Request({**environ, "wsgi.input": io.BytesIO(body)})
+    operation, in_path = get_service_router(name).match(request)
+    parse = PROTOCOL_PARSERS[determine_request_protocol(get_service_model(name), request.content_type)](operation).parse
+    parameters = parse(
+        {
+            "method": request.method,
+            "values": request.values,
+            "headers": request.headers,
+            "body": body,
+            "url_path": request.path,
+            "url_params": in_path,
+        }
+    )
+    told = {"service": service, "operation": operation.name, "parameters": parameters}
+    if service == "ec2":
+        tags = ec2_backends[ACCOUNT][region].tags
+        told["tags"] = {text: dict(tags.get(text, {})) for text in _texts(parameters) if EC2_ID.fullmatch(text)}
+    return told
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for member in value.values() if isinstance(value, dict) else value:
+            yield from _texts(member)
