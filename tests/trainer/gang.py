@@ -92,14 +92,26 @@ class Gang:
             **self.settings,
         }
 
-    def start(self, index: int, arguments: tuple[str, ...] = (), pod: dict[str, Any] | None = None) -> Trainer:
-        """A pod that runs, and its launcher."""
+    def start(
+        self,
+        index: int,
+        arguments: tuple[str, ...] = (),
+        pod: dict[str, Any] | None = None,
+        under: tuple[str, ...] = (),
+    ) -> Trainer:
+        """A pod that runs, and its launcher, if need be under another command."""
         pod = pod or make_pod(self.job, index if self.indexed else None, self.address(index))
         self.api.put(pod)
+        return self.launch(index, pod, arguments, under)
+
+    def launch(
+        self, index: int, pod: dict[str, Any], arguments: tuple[str, ...] = (), under: tuple[str, ...] = ()
+    ) -> Trainer:
+        """The launcher of a pod that the API server has."""
         printed = self.folder / f"printed-{len(self.all)}"
         with printed.open("wb") as out:
             process = subprocess.Popen(
-                [sys.executable, "-c", START, str(self.account), *arguments],
+                [*under, sys.executable, "-c", START, str(self.account), *arguments],
                 env=self.environment(index, pod),
                 stdout=out,
                 stderr=subprocess.STDOUT,

@@ -278,6 +278,70 @@ def test_a_full_disk_costs_the_log_not_the_training(gang: Gang) -> None:
     assert "stub: job-1 rank 1" in gang.pods[1].text()
 
 
+def test_a_shard_that_does_not_fit_on_the_disk_is_a_clear_error(gang: Gang) -> None:
+    gang.settings["MAX_ATTEMPTS"] = "1"
+    (gang.root / "data" / "1" / "shard-1.txt").write_text("1\tgood\n" * 10000)
+    for index in range(3):
+        gang.start(index, under=("prlimit", "--fsize=30000") if index == 1 else ())
+    gang.wait(gang.ended, replace=False)
+    assert gang.statuses() == [1, 1, 1]
+    for trainer in gang.all:
+        assert "trainer 1 could not start" in trainer.text()
+        assert "File too large" in trainer.text()
+
+
+OLD_PADDLE = """#!/bin/bash
+echo "$1 runs: paddle $*"
+[[ $1 == pserver ]] && exec sleep ${PSERVER_SECONDS:-100}
+sleep ${TRAIN_SECONDS:-1}
+pass=$(ls -d {output}/pass-* 2>/dev/null | wc -l)
+mkdir -p {output}/pass-0000$pass && touch {output}/pass-0000$pass/done
+exit 0
+"""
+
+
+@pytest.fixture
+def old_gang(gang: Gang) -> Gang:
+    """The training Job in an image of the old line: a `paddle` command, a package without paddle.distributed."""
+    image = gang.folder / "image"
+    (image / "paddle").mkdir(parents=True)
+    (image / "paddle" / "__init__.py").touch()
+    (image / "bin").mkdir()
+    (image / "bin" / "paddle").write_text(OLD_PADDLE.replace("{output}", str(gang.root / "output")))
+    (image / "bin" / "paddle").chmod(0o755)
+    gang.paddle = [image]
+    gang.settings["PATH"] = f"{image / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    (gang.root / "quick_start" / "trainer_config.lr.py").touch()
+    return gang
+
+
+def test_the_old_paddle_gets_its_command_lines(old_gang: Gang) -> None:
+    complete = old_gang.root / "output" / "pass-00006"
+    complete.mkdir(parents=True)
+    (complete / "done").touch()
+    start(old_gang)
+    old_gang.wait(old_gang.ended)
+    assert old_gang.statuses() == [0, 0, 0]
+    logs = old_gang.root / "output" / "node_2"
+    network = "--nics=lo --port=7164 --ports_num=2 --ports_num_for_sparse=2 --comment=paddle_process_by_paddle"
+    pserver = f"pserver runs: paddle pserver {network} --num_gradient_servers=3\n"
+    assert pserver in (logs / "server.log").read_text()
+    trainee = (
+        f"train runs: paddle train {network} --pservers=127.64.1.1,127.64.2.1,127.64.3.1 --trainer_id=2"
+        f" --trainer_count=1 --num_passes=3 --local=0 --use_gpu=0 --save_dir={old_gang.root}/output"
+        f" --config=trainer_config.lr.py --init_model_path={complete} --start_pass=7\n"
+    )
+    assert trainee in (logs / "train.log").read_text()
+
+
+def test_a_parameter_server_that_ends_is_a_failure(old_gang: Gang) -> None:
+    old_gang.settings.update(PSERVER_SECONDS="0.2", TRAIN_SECONDS="60", MAX_ATTEMPTS="1")
+    start(old_gang)
+    old_gang.wait(old_gang.ended, seconds=20, replace=False)
+    assert old_gang.statuses() == [1, 1, 1]
+    assert "brought no new pass; the last: trainer" in old_gang.pods[1].text()
+
+
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [

@@ -386,8 +386,7 @@ def test_a_big_file_needs_little_memory(tmp_path: Path, code: Path) -> None:
         "DATA_FILE": str(big),
     }
     printed = subprocess.run([sys.executable, "-c", script], env=environment, check=True, capture_output=True).stdout
-    match = re.search(
-        r"splitting: 100%  [\d.]+ MB  [\d.]+ MB/s\n.*\n0\n.*VmHWM:\s+(\d+) kB", printed.decode(), re.DOTALL
-    )
+    pattern = r"splitting: 100%  [\d.]+ MB  [\d.]+ MB/s\n.*\n0\n.*VmHWM:\s+(\d+) kB"
+    match = re.search(pattern, printed.decode(), re.DOTALL)
     assert match, printed
     assert int(match[1]) * 1024 < min(200e6, big.stat().st_size / 3)

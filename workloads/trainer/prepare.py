@@ -80,9 +80,7 @@ def read_settings(env: dict[str, str]) -> Settings:
         if not env.get(name):
             raise DataError(f"{name} is not set: the data Job must give it")
     if env["TRAIN_CONFIG_DIR"] in RESERVED:
-        raise DataError(
-            f"TRAIN_CONFIG_DIR is {env['TRAIN_CONFIG_DIR']!r}: the volume has a folder of that name already"
-        )
+        raise DataError(f"TRAIN_CONFIG_DIR is {env['TRAIN_CONFIG_DIR']!r}: that folder of the volume is taken")
     source = env.get("DATA_SOURCE") or "synthetic"
     if source != "synthetic" and not source.startswith(("https://", "s3://")):
         raise DataError(f"DATA_SOURCE is {source!r}: it must be synthetic, https://... or s3://bucket/key")

@@ -4,6 +4,8 @@ import argparse
 import os
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 parser = argparse.ArgumentParser()
 for name in ("--nproc_per_node", "--ips", "--start_port", "--host", "--job_id", "--log_dir"):
@@ -19,5 +21,6 @@ environment = {
     "PADDLE_MASTER": f"{addresses[0]}:{given.start_port}",
     "STUB_ATTEMPT": given.job_id,
 }
+Path(os.environ["OUTPUT_DIR"], f"../started-{environment['PADDLE_TRAINER_ID']}").write_text(str(time.time()))
 command = [sys.executable, "-u", given.script, *given.arguments]
 sys.exit(subprocess.Popen(command, env=environment, start_new_session=True).wait())

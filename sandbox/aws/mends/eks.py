@@ -1,0 +1,542 @@
+"""EKS add-ons, access entries and access policies, updates that AWS makes in place, and what a cluster answers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from moto.core.responses import ActionResult, EmptyResult
+from moto.core.utils import utcnow
+from moto.ec2.models import ec2_backends
+from moto.eks import models, urls
+from moto.eks.exceptions import (
+    InvalidParameterException,
+    InvalidRequestException,
+    ResourceInUseException,
+    ResourceNotFoundException,
+)
+from moto.eks.models import Cluster, EKSBackend, Nodegroup, eks_backends
+from moto.eks.responses import EKSResponse
+from moto.iam.models import iam_backends
+from moto.moto_api._internal import mock_random
+
+VERSION = "1.35"
+ADDON_VERSIONS = {
+    "amazon-cloudwatch-observability": "v4.4.0-eksbuild.1",
+    "aws-ebs-csi-driver": "v1.48.0-eksbuild.1",
+    "aws-efs-csi-driver": "v2.1.11-eksbuild.1",
+    "coredns": "v1.12.4-eksbuild.1",
+    "eks-pod-identity-agent": "v1.3.8-eksbuild.2",
+    "kube-proxy": "v1.35.0-eksbuild.2",
+    "metrics-server": "v0.8.0-eksbuild.2",
+    "vpc-cni": "v1.20.3-eksbuild.1",
+}
+ACCESS_POLICIES = {
+    "AmazonEKSAdminPolicy",
+    "AmazonEKSAdminViewPolicy",
+    "AmazonEKSClusterAdminPolicy",
+    "AmazonEKSEditPolicy",
+    "AmazonEKSViewPolicy",
+}
+ADMIN_POLICY = "arn:aws:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
+
+
+@dataclass
+class Addon:
+    """An add-on of a cluster; like everything here it is ready at once."""
+
+    addon_name: str
+    cluster_name: str
+    addon_version: str
+    addon_arn: str
+    configuration_values: str | None
+    service_account_role_arn: str | None
+    tags: dict[str, str]
+    status: str = "ACTIVE"
+    health: dict[str, Any] = field(default_factory=lambda: {"issues": []})
+    created_at: datetime = field(default_factory=utcnow)
+    modified_at: datetime = field(default_factory=utcnow)
+
+
+@dataclass
+class AccessEntry:
+    """Who may enter a cluster, and under which policies."""
+
+    cluster_name: str
+    principal_arn: str
+    access_entry_arn: str
+    kubernetes_groups: list[str]
+    username: str
+    type: str
+    tags: dict[str, str]
+    created_at: datetime = field(default_factory=utcnow)
+    modified_at: datetime = field(default_factory=utcnow)
+    policies: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+def _missing(message: str) -> ResourceNotFoundException:
+    return ResourceNotFoundException(
+        clusterName=None, nodegroupName=None, fargateProfileName=None, addonName=None, message=message
+    )
+
+
+def _in_use(message: str) -> ResourceInUseException:
+    return ResourceInUseException(clusterName=None, nodegroupName=None, addonName=None, message=message)
+
+
+class Backend(EKSBackend):
+    """moto's EKS backend with what it lacks."""
+
+    # moto finds a backend's URLs by the name of its module.
+    __module__ = models.__name__
+
+    def make_cluster(self, name: str, role_arn: str, resources_vpc_config: dict[str, Any], **given: Any) -> Cluster:
+        access, upgrade = given.pop("access_config", None) or {}, given.pop("upgrade_policy", None)
+        protected, caller = given.pop("deletion_protection", None), given.pop("caller")
+        ec2 = ec2_backends[self.account_id][self.region_name]
+        subnet_ids = resources_vpc_config.get("subnetIds") or []
+        subnets = [ec2.get_subnet(each) for each in subnet_ids]
+        if len({subnet.availability_zone for subnet in subnets}) < 2:
+            raise InvalidParameterException(message="Subnets specified must be in at least two different AZs")
+        if not re.fullmatch(r"[0-9A-Za-z][0-9A-Za-z_-]{0,99}", name):
+            raise InvalidParameterException(message="The cluster name is not valid")
+        vpc_id = subnets[0].vpc_id
+        cluster: Any = self.create_cluster(
+            name=name,
+            role_arn=role_arn,
+            resources_vpc_config={
+                "subnetIds": subnet_ids,
+                "securityGroupIds": [],
+                "endpointPublicAccess": True,
+                "endpointPrivateAccess": False,
+                "publicAccessCidrs": ["0.0.0.0/0"],
+                "vpcId": vpc_id,
+                **resources_vpc_config,
+            },
+            **given,
+        )
+        identity = mock_random.get_random_hex(32).upper()
+        cluster.identity = {"oidc": {"issuer": f"https://oidc.eks.{self.region_name}.amazonaws.com/id/{identity}"}}
+        cluster.endpoint = f"https://{identity}.gr7.{self.region_name}.eks.amazonaws.com"
+        cluster.kubernetes_network_config = {"ipFamily": "ipv4", **cluster.kubernetes_network_config}
+        cluster.platform_version = cluster.platformVersion
+        cluster.access_config = {"authenticationMode": access.get("authenticationMode", "CONFIG_MAP")}
+        cluster.upgrade_policy = upgrade or {"supportType": "EXTENDED"}
+        cluster.deletion_protection = bool(protected)
+        cluster.addons, cluster.access_entries, cluster.updates = {}, {}, {}
+        group = ec2.create_security_group(
+            name=f"eks-cluster-sg-{name}-{int(identity[:8], 16)}",
+            description="EKS created security group applied to ENI that is attached to EKS Control Plane master nodes",
+            vpc_id=vpc_id,
+        )
+        cluster.resources_vpc_config["clusterSecurityGroupId"] = group.id
+        if access.get("bootstrapClusterCreatorAdminPermissions", True) and self._has_api(cluster):
+            entry = self._add_entry(cluster, caller, "STANDARD")
+            self.associate_access_policy(name, entry.principal_arn, ADMIN_POLICY, {"type": "cluster", "namespaces": []})
+        return cluster  # type: ignore[no-any-return]
+
+    def delete_cluster(self, name: str) -> Cluster:
+        cluster: Any = self.describe_cluster(name)
+        if cluster.deletion_protection:
+            raise InvalidRequestException(message=f"Cluster {name} has deletion protection enabled")
+        super().delete_cluster(name)
+        ec2 = ec2_backends[self.account_id][self.region_name]
+        ec2.delete_security_group(group_id=cluster.resources_vpc_config["clusterSecurityGroupId"])
+        return cluster  # type: ignore[no-any-return]
+
+    def update_cluster(self, name: str, kind: str, **changes: Any) -> dict[str, Any]:
+        """Change what is given of a cluster, member by member as EKS does."""
+        cluster: Any = self.describe_cluster(name)
+        for attribute, value in changes.items():
+            if value is None:
+                continue
+            old: Any = getattr(cluster, attribute, None)
+            if attribute == "logging":
+                value = _merged_logging(old, value)
+            setattr(cluster, attribute, {**old, **value} if isinstance(old, dict) else value)
+        return self._updated(cluster, kind, changes)
+
+    def make_nodegroup(self, cluster_name: str, node_role: str, nodegroup_name: str, **given: Any) -> Nodegroup:
+        update_config, repair = given.pop("update_config", None), given.pop("node_repair_config", None)
+        cluster: Any = self.describe_cluster(cluster_name)
+        version = given.pop("version", None) or cluster.version
+        group: Any = self.create_nodegroup(
+            cluster_name=cluster_name, node_role=node_role, nodegroup_name=nodegroup_name, version=version, **given
+        )
+        group.remote_access = given.get("remote_access")
+        if not group.remote_access:
+            group.resources.pop("remoteAccessSecurityGroup")
+        if not given.get("release_version"):
+            group.release_version = f"{version}.0-20260101"
+        if given.get("launch_template") and not given.get("disk_size"):
+            group.disk_size = None
+        group.update_config = update_config or {"maxUnavailable": 1}
+        group.node_repair_config = repair or {"enabled": False}
+        # EKS lets the nodes of a managed group in by itself.
+        if self._has_api(cluster) and node_role not in cluster.access_entries:
+            group.made_entry = self._add_entry(cluster, node_role, "EC2_LINUX").principal_arn
+        return group  # type: ignore[no-any-return]
+
+    def delete_nodegroup(self, cluster_name: str, nodegroup_name: str) -> Nodegroup:
+        group: Any = super().delete_nodegroup(cluster_name, nodegroup_name)
+        cluster: Any = self.describe_cluster(cluster_name)
+        roles = {each.node_role for each in cluster.nodegroups.values()}
+        if getattr(group, "made_entry", None) and group.node_role not in roles:
+            cluster.access_entries.pop(group.made_entry, None)
+        return group  # type: ignore[no-any-return]
+
+    def update_nodegroup_version(
+        self, cluster_name: str, nodegroup_name: str, version: str | None, release: str | None, template: Any
+    ) -> dict[str, Any]:
+        group: Any = self.describe_nodegroup(cluster_name, nodegroup_name)
+        cluster: Any = self.describe_cluster(cluster_name)
+        group.version = version or group.version
+        group.release_version = release or f"{group.version}.0-20260101"
+        if template:
+            group.launch_template = {**group.launch_template, **template}
+        return self._updated(cluster, "VersionUpdate", {"Version": version})
+
+    def create_addon(self, cluster_name: str, addon_name: str, **given: Any) -> Addon:
+        cluster: Any = self.describe_cluster(cluster_name)
+        if addon_name in cluster.addons:
+            raise _in_use(f"Addon already exists: {addon_name}")
+        if addon_name not in ADDON_VERSIONS:
+            raise InvalidParameterException(message=f"Addon {addon_name} specified is not supported")
+        unique = mock_random.uuid4()
+        arn = cluster.arn.replace(":cluster/", ":addon/") + f"/{addon_name}/{unique}"
+        given["addon_version"] = given.get("addon_version") or ADDON_VERSIONS[addon_name]
+        given["tags"] = given.get("tags") or {}
+        addon = Addon(addon_name=addon_name, cluster_name=cluster_name, addon_arn=arn, **given)
+        cluster.addons[addon_name] = addon
+        return addon
+
+    def describe_addon(self, cluster_name: str, addon_name: str) -> Addon:
+        cluster: Any = self.describe_cluster(cluster_name)
+        if addon_name not in cluster.addons:
+            raise _missing(f"No addon: {addon_name} found in cluster: {cluster_name}")
+        return cluster.addons[addon_name]  # type: ignore[no-any-return]
+
+    def update_addon(self, cluster_name: str, addon_name: str, **changes: Any) -> dict[str, Any]:
+        addon = self.describe_addon(cluster_name, addon_name)
+        for attribute, value in changes.items():
+            if value is not None:
+                setattr(addon, attribute, value)
+        addon.modified_at = utcnow()
+        return self._updated(self.describe_cluster(cluster_name), "AddonUpdate", changes)
+
+    def delete_addon(self, cluster_name: str, addon_name: str) -> Addon:
+        addon = self.describe_addon(cluster_name, addon_name)
+        cluster: Any = self.describe_cluster(cluster_name)
+        del cluster.addons[addon_name]
+        return addon
+
+    def create_access_entry(self, cluster_name: str, principal_arn: str, kind: str | None, **given: Any) -> AccessEntry:
+        cluster: Any = self.describe_cluster(cluster_name)
+        self._need_api(cluster)
+        if principal_arn in cluster.access_entries:
+            raise _in_use("The specified access entry resource is already in use on this cluster.")
+        self._need_principal(principal_arn)
+        return self._add_entry(cluster, principal_arn, kind or "STANDARD", **given)
+
+    def _add_entry(self, cluster: Any, principal_arn: str, kind: str, **given: Any) -> AccessEntry:
+        principal, name = principal_arn.split(":")[5].split("/", 1)
+        username = principal_arn
+        if kind != "STANDARD":
+            username = "system:node:{{EC2PrivateDNSName}}"
+        elif principal == "role":
+            role = name.rsplit("/", 1)[-1]
+            username = f"arn:aws:sts::{principal_arn.split(':')[4]}:assumed-role/{role}/{{{{SessionName}}}}"
+        unique = mock_random.uuid4()
+        arn = cluster.arn.replace(":cluster/", ":access-entry/")
+        entry = AccessEntry(
+            cluster_name=cluster.name,
+            principal_arn=principal_arn,
+            access_entry_arn=f"{arn}/{principal}/{self.account_id}/{name}/{unique}",
+            kubernetes_groups=given.get("kubernetes_groups") or ([] if kind == "STANDARD" else ["system:nodes"]),
+            username=given.get("username") or username,
+            type=kind,
+            tags=given.get("tags") or {},
+        )
+        cluster.access_entries[principal_arn] = entry
+        return entry
+
+    def describe_access_entry(self, cluster_name: str, principal_arn: str) -> AccessEntry:
+        cluster: Any = self.describe_cluster(cluster_name)
+        if principal_arn not in cluster.access_entries:
+            raise _missing("The specified principalArn could not be found. You can view your available access entries")
+        return cluster.access_entries[principal_arn]  # type: ignore[no-any-return]
+
+    def associate_access_policy(
+        self, cluster_name: str, principal_arn: str, policy_arn: str, scope: dict[str, Any]
+    ) -> dict[str, Any]:
+        entry = self.describe_access_entry(cluster_name, principal_arn)
+        if policy_arn.rsplit("/", 1)[-1] not in ACCESS_POLICIES or ":eks::aws:cluster-access-policy/" not in policy_arn:
+            raise InvalidParameterException(message="The specified policyArn is invalid: invalid policy")
+        scope = {"type": scope["type"], "namespaces": scope.get("namespaces") or []}
+        associated = entry.policies.get(policy_arn, {}).get("associatedAt") or utcnow()
+        entry.policies[policy_arn] = {
+            "policyArn": policy_arn,
+            "accessScope": scope,
+            "associatedAt": associated,
+            "modifiedAt": utcnow(),
+        }
+        return entry.policies[policy_arn]
+
+    def tagged(self, arn: str) -> dict[str, str]:
+        """The tags of whatever the ARN names."""
+        for cluster in self.clusters.values():
+            held: Any = cluster
+            if cluster.arn == arn:
+                return cluster.tags
+            for each in cluster.nodegroups.values():
+                if each.arn == arn:
+                    return each.tags
+            for each in [*held.addons.values(), *held.access_entries.values()]:
+                if arn in (getattr(each, "addon_arn", None), getattr(each, "access_entry_arn", None)):
+                    return each.tags  # type: ignore[no-any-return]
+        raise _missing(f"No resource found for ARN: {arn}")
+
+    def tag_resource(self, resource_arn: str, tags: dict[str, str]) -> None:
+        self.tagged(resource_arn).update(tags)
+
+    def untag_resource(self, resource_arn: str, tag_keys: list[str]) -> None:
+        for key in tag_keys if isinstance(tag_keys, list) else [tag_keys]:
+            self.tagged(resource_arn).pop(key, None)
+
+    def list_tags_for_resource(self, resource_arn: str) -> dict[str, str]:
+        return self.tagged(resource_arn)
+
+    def _updated(self, cluster: Any, kind: str, changes: dict[str, Any]) -> dict[str, Any]:
+        params = [{"type": name, "value": str(value)} for name, value in changes.items() if value is not None]
+        update = {
+            "id": str(mock_random.uuid4()),
+            "status": "Successful",
+            "type": kind,
+            "params": params,
+            "createdAt": utcnow(),
+            "errors": [],
+        }
+        cluster.updates[update["id"]] = update
+        return update
+
+    def _has_api(self, cluster: Any) -> bool:
+        return bool(cluster.access_config["authenticationMode"] != "CONFIG_MAP")
+
+    def _need_api(self, cluster: Any) -> None:
+        if not self._has_api(cluster):
+            raise InvalidRequestException(
+                message="The cluster's authentication mode must be set to one of [API, API_AND_CONFIG_MAP]"
+                " to perform this operation."
+            )
+
+    def _need_principal(self, arn: str) -> None:
+        kind, _, name = arn.split(":")[5].partition("/")
+        iam = iam_backends[self.account_id]["aws"]
+        known = iam.roles.values() if kind == "role" else iam.users.values()
+        if not any(each.arn == arn for each in known):
+            raise InvalidParameterException(message=f"The specified principalArn is invalid: invalid principal: {name}")
+
+
+def _merged_logging(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    enabled = {kind for setup in old["clusterLogging"] if setup["enabled"] for kind in setup["types"]}
+    for setup in new["clusterLogging"]:
+        enabled = enabled | set(setup["types"]) if setup.get("enabled") else enabled - set(setup["types"])
+    every: Any = models.DEFAULT_LOGGING["clusterLogging"][0]["types"]
+    setups = [{"types": sorted(enabled), "enabled": True}, {"types": sorted(set(every) - enabled), "enabled": False}]
+    return {"clusterLogging": [setup for setup in setups if setup["types"]]}
+
+
+class Response(EKSResponse):
+    """moto's EKS answers with what they lack."""
+
+    @property
+    def eks(self) -> Any:
+        return eks_backends[self.current_account][self.region]
+
+    def _given(self, **names: str) -> dict[str, Any]:
+        return {attribute: self._get_param(name) for attribute, name in names.items()}
+
+    def _of(self, *names: str) -> list[Any]:
+        return [self._get_param(name) for name in names]
+
+    def create_cluster(self) -> ActionResult:
+        cluster = self.eks.make_cluster(
+            caller=f"arn:aws:iam::{self.current_account}:user/moto",
+            **self._given(
+                name="name",
+                version="version",
+                role_arn="roleArn",
+                resources_vpc_config="resourcesVpcConfig",
+                kubernetes_network_config="kubernetesNetworkConfig",
+                logging="logging",
+                client_request_token="clientRequestToken",
+                tags="tags",
+                encryption_config="encryptionConfig",
+                remote_network_config="remoteNetworkConfig",
+                access_config="accessConfig",
+                upgrade_policy="upgradePolicy",
+                deletion_protection="deletionProtection",
+            ),
+        )
+        return ActionResult({"cluster": cluster})
+
+    def update_cluster_config(self) -> ActionResult:
+        changes = self._given(
+            resources_vpc_config="resourcesVpcConfig",
+            logging="logging",
+            access_config="accessConfig",
+            upgrade_policy="upgradePolicy",
+            deletion_protection="deletionProtection",
+            kubernetes_network_config="kubernetesNetworkConfig",
+        )
+        return ActionResult({"update": self.eks.update_cluster(self._get_param("name"), "ConfigUpdate", **changes)})
+
+    def update_cluster_version(self) -> ActionResult:
+        name, version = self._of("name", "version")
+        return ActionResult({"update": self.eks.update_cluster(name, "VersionUpdate", version=version)})
+
+    def associate_encryption_config(self) -> ActionResult:
+        name, encryption = self._of("name", "encryptionConfig")
+        kind = "AssociateEncryptionConfig"
+        return ActionResult({"update": self.eks.update_cluster(name, kind, encryption_config=encryption)})
+
+    def describe_update(self) -> ActionResult:
+        name, identity = self._of("name", "updateId")
+        updates = self.eks.describe_cluster(name).updates
+        if identity not in updates:
+            raise _missing(f"No update found for ID: {identity}")
+        return ActionResult({"update": updates[identity]})
+
+    def create_nodegroup(self) -> ActionResult:
+        group = self.eks.make_nodegroup(
+            **self._given(
+                cluster_name="name",
+                nodegroup_name="nodegroupName",
+                scaling_config="scalingConfig",
+                disk_size="diskSize",
+                subnets="subnets",
+                instance_types="instanceTypes",
+                ami_type="amiType",
+                remote_access="remoteAccess",
+                node_role="nodeRole",
+                labels="labels",
+                taints="taints",
+                tags="tags",
+                client_request_token="clientRequestToken",
+                launch_template="launchTemplate",
+                capacity_type="capacityType",
+                version="version",
+                release_version="releaseVersion",
+                update_config="updateConfig",
+                node_repair_config="nodeRepairConfig",
+            )
+        )
+        return ActionResult({"nodegroup": group})
+
+    def update_nodegroup_config(self) -> ActionResult:
+        answer: Any = super().update_nodegroup_config()
+        cluster = self.eks.describe_cluster(self._get_param("name"))
+        cluster.updates[answer.result["update"]["id"]] = answer.result["update"]
+        return answer  # type: ignore[no-any-return]
+
+    def update_nodegroup_version(self) -> ActionResult:
+        names = ("name", "nodegroupName", "version", "releaseVersion", "launchTemplate")
+        return ActionResult({"update": self.eks.update_nodegroup_version(*self._of(*names))})
+
+    def create_addon(self) -> ActionResult:
+        addon = self.eks.create_addon(
+            **self._given(
+                cluster_name="name",
+                addon_name="addonName",
+                addon_version="addonVersion",
+                configuration_values="configurationValues",
+                service_account_role_arn="serviceAccountRoleArn",
+                tags="tags",
+            )
+        )
+        return ActionResult({"addon": addon})
+
+    def describe_addon(self) -> ActionResult:
+        return ActionResult({"addon": self.eks.describe_addon(*self._of("name", "addonName"))})
+
+    def list_addons(self) -> ActionResult:
+        return ActionResult({"addons": list(self.eks.describe_cluster(self._get_param("name")).addons)})
+
+    def update_addon(self) -> ActionResult:
+        changes = self._given(
+            addon_version="addonVersion",
+            configuration_values="configurationValues",
+            service_account_role_arn="serviceAccountRoleArn",
+        )
+        return ActionResult({"update": self.eks.update_addon(*self._of("name", "addonName"), **changes)})
+
+    def delete_addon(self) -> ActionResult:
+        return ActionResult({"addon": self.eks.delete_addon(*self._of("name", "addonName"))})
+
+    def create_access_entry(self) -> ActionResult:
+        given = self._given(kubernetes_groups="kubernetesGroups", username="username", tags="tags")
+        entry = self.eks.create_access_entry(*self._of("name", "principalArn", "type"), **given)
+        return ActionResult({"accessEntry": entry})
+
+    def describe_access_entry(self) -> ActionResult:
+        return ActionResult({"accessEntry": self.eks.describe_access_entry(*self._of("name", "principalArn"))})
+
+    def list_access_entries(self) -> ActionResult:
+        entries = self.eks.describe_cluster(self._get_param("name")).access_entries
+        return ActionResult({"accessEntries": list(entries)})
+
+    def update_access_entry(self) -> ActionResult:
+        entry = self.eks.describe_access_entry(*self._of("name", "principalArn"))
+        groups, username = self._of("kubernetesGroups", "username")
+        entry.kubernetes_groups = entry.kubernetes_groups if groups is None else groups
+        entry.username = username or entry.username
+        entry.modified_at = utcnow()
+        return ActionResult({"accessEntry": entry})
+
+    def delete_access_entry(self) -> ActionResult:
+        cluster, principal = self._of("name", "principalArn")
+        entry = self.eks.describe_access_entry(cluster, principal)
+        del self.eks.describe_cluster(cluster).access_entries[entry.principal_arn]
+        return EmptyResult()
+
+    def associate_access_policy(self) -> ActionResult:
+        cluster, principal, policy, scope = self._of("name", "principalArn", "policyArn", "accessScope")
+        associated = self.eks.associate_access_policy(cluster, principal, policy, scope)
+        return ActionResult({"clusterName": cluster, "principalArn": principal, "associatedAccessPolicy": associated})
+
+    def list_associated_access_policies(self) -> ActionResult:
+        cluster, principal = self._of("name", "principalArn")
+        policies = list(self.eks.describe_access_entry(cluster, principal).policies.values())
+        return ActionResult({"clusterName": cluster, "principalArn": principal, "associatedAccessPolicies": policies})
+
+    def disassociate_access_policy(self) -> ActionResult:
+        cluster, principal, policy = self._of("name", "principalArn", "policyArn")
+        if self.eks.describe_access_entry(cluster, principal).policies.pop(policy, None) is None:
+            raise _missing("The specified policyArn could not be found on the access entry")
+        return EmptyResult()
+
+
+PATHS = (
+    "/clusters/(?P<name>[^/]+)/updates$",
+    "/clusters/(?P<name>[^/]+)/updates/(?P<updateId>[^/]+)$",
+    "/clusters/(?P<name>[^/]+)/encryption-config/associate$",
+    "/clusters/(?P<name>[^/]+)/node-groups/(?P<nodegroupName>[^/]+)/update-version$",
+    "/clusters/(?P<name>[^/]+)/addons$",
+    "/clusters/(?P<name>[^/]+)/addons/(?P<addonName>[^/]+)$",
+    "/clusters/(?P<name>[^/]+)/addons/(?P<addonName>[^/]+)/update$",
+    "/clusters/(?P<name>[^/]+)/access-entries$",
+    "/clusters/(?P<name>[^/]+)/access-entries/(?P<principalArn>.+)$",
+)
+
+
+def apply() -> None:
+    """Put backend, answers and paths in moto's places for them; before its first request."""
+    models.DEFAULT_KUBERNETES_VERSION = VERSION
+    models.DEFAULT_AMI_TYPE = "AL2023_x86_64_STANDARD"
+    models.DEFAULT_REMOTE_ACCESS = None  # type: ignore[assignment]
+    eks_backends.backend = Backend
+    dispatch: Callable[..., Any] = Response.dispatch
+    urls.url_paths = dict.fromkeys([*urls.url_paths, *(f"{{0}}{path}" for path in PATHS)], dispatch)

@@ -1,0 +1,20 @@
+"""A private zone answers the VPCs it is associated with: moto keeps them under names its serializer overlooks."""
+
+from moto.core.responses import ActionResult
+from moto.route53.responses import Route53
+
+
+def _get_hosted_zone(self: Route53) -> ActionResult:
+    zone = self.backend.get_hosted_zone(self._get_param("Id"))
+    vpcs = [{"VPCId": each["vpc_id"], "VPCRegion": each["vpc_region"]} for each in zone.vpcs]
+    return ActionResult(
+        {
+            "HostedZone": zone,
+            "DelegationSet": None if zone.private_zone else zone.delegation_set,
+            "VPCs": vpcs if zone.private_zone else None,
+        }
+    )
+
+
+def apply() -> None:
+    Route53.get_hosted_zone = _get_hosted_zone  # type: ignore[method-assign]

@@ -1,0 +1,33 @@
+"""AWS on this machine: moto's server on loopback, its gaps mended."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+
+# Before moto is imported: without it every attachment of an AWS-managed policy fails.
+os.environ["MOTO_IAM_LOAD_MANAGED_POLICIES"] = "true"
+
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import make_server
+
+from sandbox.aws import mends
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m sandbox.aws.server", description=__doc__)
+    parser.add_argument("--port", type=int, required=True, help="a free port of 127.0.0.1")
+    port = parser.parse_args().port
+    mends.apply()
+    try:
+        server = make_server("127.0.0.1", port, DomainDispatcherApplication(create_backend_app), threaded=True)
+    except (OSError, SystemExit) as error:
+        raise SystemExit(f"port {port} of 127.0.0.1 cannot be listened on: choose another") from error
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    print(f"AWS answers at http://127.0.0.1:{port}", flush=True)
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,243 @@
+"""The sandbox of one checkout as a whole: up, down, status. Whatever state it is in, `up` goes on from there."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sandbox import build, processes, progress, services, stack
+from sandbox.engine import Engine
+from sandbox.errors import SandboxError
+from sandbox.kubernetes import ControlPlane, Node
+from sandbox.plugins import choice
+from sandbox.progress import say, step
+from sandbox.services import CHECKOUT, Services
+
+FOLDER = CHECKOUT / ".sandbox"
+DEAD = "dead: `make sandbox` restarts it"
+
+
+@dataclass(frozen=True)
+class Sandbox:
+    """What one checkout's sandbox is made of."""
+
+    stack: stack.Stack
+    engine: Engine
+    binaries: Path
+    kubernetes: ControlPlane
+    services: Services
+
+    @property
+    def settled(self) -> Path:
+        """There as long as the recorded state is known to be what AWS and Kubernetes hold."""
+        return FOLDER / f"{self.stack.name}.settled"
+
+
+def up(name: str) -> int:
+    """Start what does not run, then have the engine make the stack."""
+    began = time.monotonic()
+    with _alone():
+        sandbox = _assemble(stack.load(name))
+        endpoint = _start(sandbox)
+        settled = sandbox.settled.exists()
+        sandbox.settled.unlink(missing_ok=True)
+        if not settled and sandbox.engine.resources():
+            _refresh(sandbox)
+        code = sandbox.engine.show("up", "--yes", "--skip-preview", "--suppress-outputs")
+        if code:
+            raise SandboxError(f"`pulumi up` failed; the reason is above, logs of the pods are in {FOLDER / 'node'}")
+        sandbox.settled.touch()
+        changed = {kind: count for kind, count in sandbox.engine.last_changes().items() if kind != "same"}
+        _tell(sandbox, endpoint, changed, time.monotonic() - began)
+    return 0
+
+
+def down(name: str) -> int:
+    """Destroy every stack that was made, then stop and remove all that `up` started."""
+    if not FOLDER.exists():
+        print("no sandbox here: nothing to stop")
+        return 0
+    with _alone():
+        for made in _made_stacks():
+            sandbox = _assemble(stack.load(made))
+            if sandbox.engine.resources():
+                _start(sandbox)
+                settled = sandbox.settled.exists()
+                sandbox.settled.unlink(missing_ok=True)
+                if not settled:
+                    _refresh(sandbox)
+                if sandbox.engine.show("destroy", "--yes", "--skip-preview", "--suppress-outputs"):
+                    raise SandboxError(
+                        f"`pulumi destroy` of {made} failed; the reason is above, and nothing was stopped"
+                    )
+        with step("stopping AWS, the nodes and Kubernetes"):
+            Services(Path(sys.executable), FOLDER).down()
+            ControlPlane(FOLDER / "kubernetes").down()
+            shutil.rmtree(FOLDER)
+    print("nothing is left of the sandbox but the cache of built tools in", build.cache())
+    return 0
+
+
+def status(name: str) -> int:
+    """What runs, since when, with pids and ports."""
+    rows: list[tuple[str, str, str, str]] = []
+    for part in ("aws", "node", "engine"):
+        process = processes.last(FOLDER / "run", part)
+        if process and (process.alive or part != "engine"):
+            since = _ago(process.since) if process.alive else DEAD
+            rows.append((part, str(process.pid), str(process.port or "-"), since))
+    control_plane = ControlPlane(FOLDER / "kubernetes")
+    dead = control_plane.dead()
+    for component, pid in control_plane.pids().items():
+        port = str(control_plane.port) if component == "kube-apiserver" else "-"
+        since = DEAD if component in dead else _ago(control_plane.started(component))
+        rows.append((component, str(pid), port, since))
+    if not rows:
+        print("nothing runs here; `make sandbox` starts it")
+        return 1
+    for row in [("what", "pid", "port", "since"), *rows]:
+        print("{:<26}{:>8}{:>8}  {}".format(*row))
+    return 0
+
+
+def _assemble(settings: stack.Stack) -> Sandbox:
+    """Everything that is needed, built or installed now if it is not there."""
+    path = [] if shutil.which("pulumi") else [build.engine()]
+    binaries, python = build.control_plane(), build.python()
+    path += [binaries, python.parent]
+    engine = Engine(FOLDER, path, settings.name, FOLDER / f"Pulumi.{settings.name}.yaml")
+    return Sandbox(settings, engine, binaries, ControlPlane(FOLDER / "kubernetes"), Services(python, FOLDER))
+
+
+def _start(sandbox: Sandbox) -> str:
+    """Have AWS, Kubernetes and the nodes run, and the engine know them; AWS's address."""
+    sandbox.engine.heal()
+    process = sandbox.services.aws()
+    if why := _why_begin_anew(sandbox, process):
+        with step(f"{why}: beginning anew") as shown:
+            shown.note("what it held is gone, and Kubernetes' objects with it")
+            port = _port(sandbox.services)
+            sandbox.services.down()
+            sandbox.kubernetes.down()
+            shutil.rmtree(FOLDER / "node", ignore_errors=True)
+            shutil.rmtree(sandbox.engine.state, ignore_errors=True)
+            process = None
+    else:
+        port = processes.free_port()
+    sandbox.engine.select()
+    _lay_plugins(sandbox)
+    why_simulated = sandbox.services.why_no_pods()
+    with step("Kubernetes") as shown:
+        shown.note(sandbox.kubernetes.up(sandbox.binaries, simulate_pods=bool(why_simulated)))
+        sandbox.kubernetes.set_nodes(_nodes(sandbox.stack))
+    with step("AWS") as shown:
+        shown.note("runs already" if process else "started")
+        process = process or sandbox.services.start_aws(port)
+    endpoint = f"http://127.0.0.1:{process.port}"
+    if why_simulated:
+        say(f"{why_simulated}: they are simulated, and nothing is really trained")
+    else:
+        with step("worker nodes"):
+            sandbox.services.start_node(sandbox.kubernetes.kubeconfig, endpoint)
+    stack.write(sandbox.stack, sandbox.engine.config, endpoint, sandbox.kubernetes.kubeconfig, sandbox.engine.salt)
+    return endpoint
+
+
+def _why_begin_anew(sandbox: Sandbox, aws: processes.Process | None) -> str:
+    """Why nothing that was made can be built on: AWS keeps its state in its process, and what it made unrecorded
+    would be made twice."""
+    if not sandbox.engine.state.exists():
+        return ""
+    if aws is None or not services.answers(aws.port):
+        return "AWS was killed"
+    lost = [made["type"] for made in sandbox.engine.unfinished() if not made["type"].startswith("kubernetes:")]
+    return f"the engine was killed while it made {', '.join(lost)}" if lost else ""
+
+
+def _lay_plugins(sandbox: Sandbox) -> None:
+    home = FOLDER / "home/.pulumi"
+    if (home / "plugins").exists():
+        return
+    with step("looking for the published provider plugins") as shown:
+        plugins = choice.choose(sandbox.engine.environment, os.environ)
+        stand_ins = [plugin.name for plugin in plugins if plugin.stand_in]
+        shown.note(f"not to be had: stand-ins for {' and '.join(stand_ins)} are used" if stand_ins else "found")
+    choice.lay(plugins, home, sandbox.services.python)
+    if not shutil.which("pulumi-language-python"):
+        choice.lay_language_host(home, Path(sys.executable))
+
+
+def _refresh(sandbox: Sandbox) -> None:
+    """Record what is really there after a run that was broken off."""
+    say("the last run was broken off: reading what is there")
+    adopted: list[str] = []
+    for made in sandbox.engine.unfinished():
+        if identity := sandbox.kubernetes.holds(made["inputs"]):
+            adopted += ["--import-pending-creates", made["urn"], "--import-pending-creates", identity]
+    code = sandbox.engine.show("refresh", "--yes", "--skip-preview", *adopted, "--clear-pending-creates")
+    if code:
+        raise SandboxError("`pulumi refresh` failed; the reason is above")
+
+
+def _nodes(settings: stack.Stack) -> list[Node]:
+    zones = settings.setting("availabilityZones") or [f"{settings.region}a", f"{settings.region}b"]
+    kind = str(settings.setting("workers.instanceType"))
+    return [Node(i + 1, zones[i % len(zones)], kind) for i in range(int(settings.setting("workers.count")))]
+
+
+def _port(running: Services) -> int:
+    """The port that AWS had before if it can be had again: the recorded resources know it."""
+    if before := processes.last(running.run, "aws"):
+        processes.stop(running.run, "aws")
+        if services.is_free(before.port):
+            return before.port
+        # The nodes told their pods the old address.
+        processes.stop(running.run, "node")
+    return processes.free_port()
+
+
+def _made_stacks() -> list[str]:
+    return sorted(file.stem for file in (FOLDER / "state").glob(".pulumi/stacks/*/*.json"))
+
+
+def _ago(since: float) -> str:
+    return f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(since))} ({progress.elapsed(time.time() - since)})"
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """One `up` or `down` at a time in a checkout; the lock dies with whoever holds it."""
+    FOLDER.mkdir(exist_ok=True)
+    with (FOLDER / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SandboxError("another `up` or `down` of the sandbox runs in this checkout: wait for it") from None
+        yield
+
+
+def _tell(sandbox: Sandbox, endpoint: str, changed: dict[str, int], took: float) -> None:
+    print()
+    for key, value in sandbox.engine.outputs().items():
+        print(f"  {key}: {value}")
+    aws = sandbox.services.python.with_name("aws")
+    said = ", ".join(f"{count} {kind}d" for kind, count in changed.items()) or "nothing changed"
+    print(
+        f"""
+{said}, in {progress.elapsed(took)}.
+
+  look around   kubectl --kubeconfig {sandbox.kubernetes.kubeconfig} get all --all-namespaces
+                AWS_ACCESS_KEY_ID=sandbox AWS_SECRET_ACCESS_KEY=sandbox \\
+                  {aws} --endpoint-url {endpoint} --region {sandbox.stack.region} s3 ls
+  logs          {FOLDER / "logs"}, of the pods {FOLDER / "node"}
+  what runs     {sys.executable} -m sandbox status
+  stop          make sandbox-down
+"""
+    )

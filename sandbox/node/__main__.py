@@ -1,0 +1,74 @@
+"""`python -m sandbox.node`: runs the pods of every kwok node of a cluster as processes of this machine."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from sandbox.kubeapi import Api, KubeconfigError, load_kubeconfig
+from sandbox.node.node import Node, clean
+from sandbox.node.pod import Machine
+
+
+def check() -> str:
+    """Why pods cannot run here; empty when they can."""
+    if sys.platform != "linux":
+        return f"pods cannot run as processes on {sys.platform}: it has no mount namespaces"
+    probe = "from sandbox.node.container import isolate; isolate()"
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=False)
+    if done.returncode:
+        why = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        return f"pods cannot run as processes here: this machine gives no mount namespace ({why})"
+    return ""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m sandbox.node", description=__doc__)
+    parser.add_argument("--root", type=Path, help="folder for logs, volumes and records")
+    parser.add_argument("--kubeconfig", help="the cluster, as its administrator")
+    here = Path(sys.executable).parent
+    parser.add_argument(
+        "--path", default=str(here), help="folders put first on a container's PATH (default: %(default)s)"
+    )
+    parser.add_argument("--check", action="store_true", help="only say whether pods can run here")
+    parser.add_argument("--clean", action="store_true", help="only end what a killed node left running")
+    given = parser.parse_args()
+    if given.check or not given.clean:
+        if why := check():
+            print(f"{why}; kwok can simulate them", file=sys.stderr)
+            return 1
+        if given.check:
+            return 0
+    if not given.root or not (given.kubeconfig or given.clean):
+        parser.error("--root and --kubeconfig are needed")
+    if given.clean:
+        clean(given.root)
+        return 0
+    try:
+        api = Api(load_kubeconfig(given.kubeconfig))
+    except KubeconfigError as problem:
+        print(problem, file=sys.stderr)
+        return 1
+    root = given.root.resolve()
+    machine = Machine(api, root, given.path, os.environ.get("AWS_ENDPOINT_URL", ""), say)
+    node = Node(machine)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    node.start()
+    stop.wait()
+    node.stop()
+    return 0
+
+
+def say(text: str) -> None:
+    print(time.strftime("%H:%M:%S"), text, flush=True)
+
+
+sys.exit(main())

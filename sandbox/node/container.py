@@ -1,0 +1,158 @@
+"""One container as one process: run as a script, it keeps watch over the process it isolates and records how it ended.
+
+It outlives the node that started it, so a node that is killed and comes back finds its containers as they are. It
+imports the standard library alone, for there is one of it a container.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+_CLONE_NEWNS, _CLONE_NEWUTS, _CLONE_NEWUSER, _CLONE_NEWPID = 0x20000, 0x4000000, 0x10000000, 0x20000000
+_MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = 1, 32, 4096, 16384, 1 << 18
+# Flags that a mount in a user namespace may not lose: as statvfs tells them and as mount takes them.
+_LOCKED_FLAGS = 2 | 4 | 8
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _call(result: int, what: str) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+
+
+def _mount(source: str, target: str, kind: str, flags: int) -> None:
+    _call(_libc.mount(source.encode(), target.encode(), kind.encode(), flags, None), f"mount {source} on {target}")
+
+
+def isolate() -> None:
+    """Give this process its own mounts and host name, and its children their own process ids."""
+    wanted = _CLONE_NEWNS | _CLONE_NEWUTS | _CLONE_NEWPID
+    uid, gid = os.getuid(), os.getgid()
+    try:
+        _call(_libc.unshare(wanted), "unshare")
+    except PermissionError:
+        _call(_libc.unshare(wanted | _CLONE_NEWUSER), "unshare")
+        Path("/proc/self/setgroups").write_text("deny")
+        Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
+        Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
+    _mount("none", "/", "", _MS_REC | _MS_PRIVATE)
+
+
+def build_root(root: Path, mounts: list[dict[str, Any]]) -> None:
+    """Lay out under `root` this machine's files with the volumes at their paths; the machine's own files stay as is."""
+    _mount("tmpfs", str(root), "tmpfs", 0)
+    targets = {os.path.realpath(mount["target"]): mount for mount in mounts}
+    opened = {"/"}
+    for target in targets:
+        # A mount needs something to be mounted on: where the machine has nothing, the folders above are laid anew.
+        if not Path(target).exists():
+            opened |= {str(above) for above in Path(target).parents}
+    _mirror(root, "/", opened)
+    for target in sorted(targets):
+        source, place = targets[target]["source"], root / target.lstrip("/")
+        if not place.exists():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.mkdir() if Path(source).is_dir() else place.touch()
+        _mount(source, str(place), "", _MS_BIND | _MS_REC)
+        if targets[target]["readonly"]:
+            kept = os.statvfs(place).f_flag & _LOCKED_FLAGS
+            _mount("none", str(place), "", _MS_BIND | _MS_REMOUNT | _MS_RDONLY | kept)
+
+
+def _mirror(root: Path, folder: str, opened: Iterable[str]) -> None:
+    for entry in os.scandir(folder):
+        place = root / entry.path.lstrip("/")
+        # What comes and goes meanwhile (sockets, pids) is nobody's loss.
+        with contextlib.suppress(FileNotFoundError):
+            if entry.is_symlink():
+                place.symlink_to(Path(entry.path).readlink())
+            elif entry.path == "/proc":
+                place.mkdir()
+                _mount_proc(place)
+            elif entry.path in opened:
+                place.mkdir()
+                _mirror(root, entry.path, opened)
+            else:
+                place.mkdir() if entry.is_dir() else place.touch()
+                _mount(entry.path, str(place), "", _MS_BIND | _MS_REC)
+
+
+def _mount_proc(place: Path) -> None:
+    try:
+        _mount("proc", str(place), "proc", 0)
+    except OSError:
+        # Inside another container /proc is partly covered, and the kernel then allows no fresh one.
+        _mount("/proc", str(place), "", _MS_BIND | _MS_REC)
+
+
+def _become(spec: dict[str, Any], folder: Path, failed: int) -> None:
+    """In the child: be the container's process. Returns only when that cannot be."""
+    try:
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if spec["hostname"]:
+            socket.sethostname(spec["hostname"])
+        root = folder / "root"
+        root.mkdir(exist_ok=True)
+        build_root(root, spec["mounts"])
+        log = os.open(spec["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.chroot(root)
+        os.chdir(spec["cwd"])
+        for number, descriptor in ((0, null), (1, log), (2, log)):
+            os.dup2(descriptor, number)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+            signal.signal(number, signal.SIG_DFL)
+        os.execvpe(spec["argv"][0], spec["argv"], spec["env"])
+    except OSError as problem:
+        os.write(failed, f"{spec['argv'][0]}: {problem.strerror or problem}".encode())
+
+
+def _write(path: Path, content: dict[str, Any]) -> None:
+    """All or nothing: a reader never sees half a file."""
+    draft = path.with_suffix(".new")
+    draft.write_text(json.dumps(content))
+    draft.replace(path)
+
+
+def main() -> None:
+    """Run the container described in FOLDER/spec.json; FOLDER/running.json and FOLDER/exit.json tell how it goes."""
+    folder, lock = Path(sys.argv[1]), int(sys.argv[2])
+    # The lock says that this process lives; the container must not hold it on.
+    os.set_inheritable(lock, False)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    spec = json.loads((folder / "spec.json").read_text())
+    started, error = time.time(), ""
+    listen, failed = os.pipe()
+    try:
+        isolate()
+        pid = os.fork()
+    except OSError as problem:
+        _write(folder / "exit.json", {"code": 128, "started": started, "finished": time.time(), "error": str(problem)})
+        return
+    if pid == 0:
+        _become(spec, folder, failed)
+        os._exit(128)
+    os.close(failed)
+    _write(folder / "running.json", {"pid": pid, "started": started})
+    with os.fdopen(listen, "rb") as pipe:
+        error = pipe.read().decode()
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    ended = {"code": 128 - code if code < 0 else code, "signal": -code if code < 0 else 0}
+    _write(folder / "exit.json", ended | {"started": started, "finished": time.time(), "error": error})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""What `kubectl logs` asks a node for: the logs of its containers, over TLS."""
+
+from __future__ import annotations
+
+import ssl
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+from sandbox.kubeapi import load_pair
+from sandbox.node.pod import Machine
+from sandbox.node.run import watched
+
+
+def serve_logs(machine: Machine, address: str) -> ThreadingHTTPServer:
+    """Serve on a free port of the address, to those who have a certificate of the cluster, as the API server has."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            url = urlsplit(self.path)
+            parts, query = url.path.strip("/").split("/"), parse_qs(url.query)
+            if len(parts) != 4 or parts[0] != "containerLogs":
+                self.send_error(404)
+                return
+            runs = sorted(_folder(machine, *parts[1:]).glob("*.log"), key=lambda log: int(log.stem))
+            runs = runs[:-1] if query.get("previous") == ["true"] else runs
+            if not runs:
+                self.send_error(404, "no log is kept of that container")
+                return
+            self.send_response(200)
+            self.send_header("Content-Type", "text/plain")
+            self.end_headers()
+            self._send(runs[-1], int(query.get("tailLines", ["-1"])[0]), query.get("follow") == ["true"])
+
+        def _send(self, log: Path, lines: int, follow: bool) -> None:
+            with log.open("rb") as file:
+                data = file.read()
+                self.wfile.write(data if lines < 0 else b"".join(data.splitlines(True)[-lines:] if lines else []))
+                while follow and _is_written(machine, log):
+                    self.wfile.flush()
+                    time.sleep(0.2)
+                    self.wfile.write(file.read())
+                self.wfile.write(file.read())
+
+        def log_message(self, *_: object) -> None:
+            """Each request is no news."""
+
+    server = ThreadingHTTPServer((address, 0), Handler)
+    pair = machine.api.client_certificate()
+    if pair:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        load_pair(context, *pair)
+        context.load_verify_locations(cadata=machine.api.certificate_authority())
+        context.verify_mode = ssl.CERT_REQUIRED
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server
+
+
+def _folder(machine: Machine, namespace: str, pod: str, container: str) -> Path:
+    found = sorted(machine.log_folder(namespace, pod, "x").parent.glob(f"{namespace}_{pod}_*/{container}"))
+    return max(found, key=lambda folder: folder.stat().st_mtime, default=Path("/nonexistent"))
+
+
+def _is_written(machine: Machine, log: Path) -> bool:
+    """Whether the run that writes this log still runs."""
+    uid = log.parent.parent.name.rpartition("_")[2]
+    run = machine.pods / uid / "containers" / log.parent.name / log.stem
+    return run.exists() and watched(run)

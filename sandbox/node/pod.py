@@ -1,0 +1,438 @@
+"""One pod, from its start to its end: what a kubelet does with it, and what it tells the API server about it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from sandbox.kubeapi import POD, STRATEGIC, Api, ApiError, Object, UnreachableError, rfc3339
+from sandbox.node.environment import command, variables
+from sandbox.node.place import NotYetError, Place, UnsupportedError
+from sandbox.node.run import Run, backoff, end_processes, lost, read_json, tail
+from sandbox.node.volumes import IAM_TOKEN_FOLDER, Volume, Volumes, hosts_file, write
+
+TICK_SECONDS = 0.1
+RETRY_SECONDS = 2.0
+_MESSAGE_BYTES, _MESSAGE_LINES = 2048, 80
+_WATCHER = Path(__file__).with_name("container.py")
+_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_FALLBACK = "FallbackToLogsOnError"
+OVER = ("Succeeded", "Failed")
+
+# What a container may ask for here; the rest is refused, but for _IGNORED, which a plain process can do without.
+_OBEYED = {
+    "args",
+    "command",
+    "env",
+    "envFrom",
+    "image",
+    "name",
+    "terminationMessagePath",
+    "terminationMessagePolicy",
+    "volumeMounts",
+    "workingDir",
+}
+_IGNORED = {
+    "imagePullPolicy",
+    "livenessProbe",
+    "ports",
+    "readinessProbe",
+    "resources",
+    "securityContext",
+    "startupProbe",
+    "stdin",
+    "tty",
+}
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What all pods of this node process share."""
+
+    api: Api
+    root: Path
+    path: str
+    endpoint: str
+    say: Callable[[str], None]
+
+    @property
+    def pods(self) -> Path:
+        return self.root / "pods"
+
+    @property
+    def volumes(self) -> Path:
+        return self.root / "volumes"
+
+    def log_folder(self, namespace: str, name: str, uid: str) -> Path:
+        return self.root / "logs" / f"{namespace}_{name}_{uid}"
+
+
+class PodRunner:
+    """Looks at one pod again and again, and does what it takes next."""
+
+    def __init__(self, machine: Machine, pod: Object, pod_ip: str, host_ip: str) -> None:
+        self.uid: str = pod["metadata"]["uid"]
+        self.machine, self.pod = machine, pod
+        self.folder = machine.pods / self.uid
+        # It ran under a node whose records are gone; a kubelet, too, then calls its containers failed.
+        self.lost = not self.folder.exists() and pod.get("status", {}).get("phase") == "Running"
+        self.place = Place(machine.api, pod, pod_ip, host_ip)
+        self.stop_at: float | None = None
+        self.late = False
+        self.forgotten = False
+        self.detached = False
+        self.sent: Object = {}
+        self.problem: tuple[str, str] | None = None
+        self.retry_at = 0.0
+        self.volumes = Volumes(self.place, self.folder / "volumes", machine.volumes)
+        self.mounted: dict[str, Volume] | None = None
+        self.role: tuple[dict[str, str], Volume | None] = ({}, None)
+        self.wake = threading.Event()
+        self.thread = threading.Thread(target=self._work, name=self.uid, daemon=True)
+
+    # What the node tells it.
+
+    def update(self, pod: Object) -> None:
+        """A newer version of the pod was seen."""
+        self.pod = pod
+        self.wake.set()
+
+    def forget(self) -> None:
+        """The pod is gone from the API server: end its processes, tell nobody."""
+        self.forgotten = True
+        self.wake.set()
+
+    # What it does.
+
+    def _work(self) -> None:
+        while not self.detached:
+            self.wake.wait(TICK_SECONDS)
+            self.wake.clear()
+            try:
+                if self._look():
+                    break
+            except ApiError as problem:
+                if problem.code in (404, 409):
+                    self.forgotten = True
+                else:
+                    self._trouble("NodeError", str(problem))
+            except (UnreachableError, OSError) as problem:
+                self._trouble("NodeError", str(problem))
+        if not self.detached:
+            end_processes(self.folder)
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _look(self) -> bool:
+        """One look at the pod; True when there is nothing left to do."""
+        metadata = self.pod["metadata"]
+        if self.forgotten:
+            return True
+        if metadata.get("deletionTimestamp"):
+            return self._stop(metadata.get("deletionGracePeriodSeconds", 30))
+        if self.sent.get("phase") not in OVER and time.time() > self.retry_at:
+            self._check_deadline()
+            self._go_on()
+        self._report()
+        return False
+
+    def _runs(self, container: Object) -> list[Run]:
+        folder = self.folder / "containers" / container["name"]
+        return sorted((Run(path) for path in folder.glob("[0-9]*")), key=lambda run: int(run.folder.name))
+
+    def _containers(self, group: str = "containers") -> list[Object]:
+        return list(self.pod["spec"].get(group) or [])
+
+    def _latest(self) -> list[Run]:
+        """The last run of each container that ever ran."""
+        containers = self._containers("initContainers") + self._containers()
+        return [runs[-1] for container in containers if (runs := self._runs(container))]
+
+    def _go_on(self) -> None:
+        try:
+            if self.mounted is None:
+                self.mounted, self.role = self.volumes.prepare(), self.volumes.iam_role()
+            self.volumes.renew_tokens()
+            if self.lost:
+                self._record_loss()
+            for container in self._containers("initContainers"):
+                runs = self._runs(container)
+                if not runs or (runs[-1].ended() or {"code": 1})["code"] != 0:
+                    self._start_if_due(container, init=True)
+                    return
+            for container in self._containers():
+                self._start_if_due(container, init=False)
+        except NotYetError as problem:
+            self._trouble("ContainerCreating", str(problem))
+        except UnsupportedError as problem:
+            self._trouble("CreateContainerConfigError", f"this sandbox's node: {problem}")
+        else:
+            self.problem = None
+
+    def _trouble(self, reason: str, message: str) -> None:
+        if self.problem != (reason, message):
+            self.machine.say(f"{self._label()}: {message}")
+        self.problem = (reason, message)
+        self.retry_at = time.time() + RETRY_SECONDS
+
+    def _record_loss(self) -> None:
+        for container in self._containers():
+            folder = self.folder / "containers" / container["name"] / "0"
+            write(folder / "exit.json", json.dumps(lost(None)).encode(), 0o644)
+        self.lost = False
+
+    def _restarts(self, ended: Object, init: bool) -> bool:
+        policy = self.pod["spec"].get("restartPolicy", "Always")
+        return policy != "Never" and (ended["code"] != 0 or (policy == "Always" and not init))
+
+    def _start_if_due(self, container: Object, init: bool) -> None:
+        runs = self._runs(container)
+        if runs:
+            ended = runs[-1].ended()
+            if ended is None or not self._restarts(ended, init) or time.time() < ended["finished"] + backoff(len(runs)):
+                return
+        self._start(container, len(runs))
+
+    def _start(self, container: Object, number: int) -> None:
+        if unknown := sorted(container.keys() - _OBEYED - _IGNORED):
+            raise UnsupportedError(f"container {container['name']}: {', '.join(unknown)} is not supported")
+        folder = self.folder / "containers" / container["name"] / str(number)
+        spec = self._spec(container, folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        write(folder / "spec.json", json.dumps(spec).encode(), 0o600)
+        Path(spec["log"]).parent.mkdir(parents=True, exist_ok=True)
+        with (folder / "lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            subprocess.Popen(
+                [sys.executable, "-S", str(_WATCHER), str(folder), str(lock.fileno())],
+                pass_fds=[lock.fileno()],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        self.machine.say(f"{self._label()}: {container['name']} starts, log {spec['log']}")
+
+    def _spec(self, container: Object, folder: Path) -> Object:
+        spec, metadata = self.pod["spec"], self.pod["metadata"]
+        hostname = spec.get("hostname") or metadata["name"]
+        env = variables(self.place, container)
+        private = {name: self.folder / name for name in ("home", "tmp")}
+        for path in private.values():
+            path.mkdir(parents=True, exist_ok=True)
+        ours = {"HOME": str(private["home"]), "TMPDIR": str(private["tmp"]), "HOSTNAME": hostname, "LANG": "C.UTF-8"}
+        ours |= {"PATH": f"{self.machine.path}:{_SYSTEM_PATH}", "AWS_ENDPOINT_URL": self.machine.endpoint}
+        env = {key: value for key, value in ours.items() if value} | self.role[0] | env
+        mounts = [self._mount(mount) for mount in container.get("volumeMounts") or []]
+        if self.role[1]:
+            mounts.append({"source": str(self.role[1].folder), "target": IAM_TOKEN_FOLDER, "readonly": True})
+        message = folder / "message"
+        write(message, b"", 0o666)
+        write(self.folder / "hosts", hosts_file(self.place, hostname), 0o644)
+        mounts.append({"source": str(message), "target": _message_path(container), "readonly": False})
+        mounts.append({"source": str(self.folder / "hosts"), "target": "/etc/hosts", "readonly": False})
+        log = self.machine.log_folder(metadata["namespace"], metadata["name"], self.uid)
+        return {
+            "argv": command(container, env),
+            "env": env,
+            "cwd": container.get("workingDir") or "/",
+            "hostname": "" if spec.get("hostNetwork") else hostname,
+            "log": str(log / container["name"] / f"{folder.name}.log"),
+            "mounts": mounts,
+        }
+
+    def _mount(self, mount: Object) -> Object:
+        if unknown := sorted(mount.keys() - {"name", "mountPath", "readOnly", "recursiveReadOnly", "subPath"}):
+            raise UnsupportedError(f"volumeMount {mount['name']}: {', '.join(unknown)} is not supported")
+        assert self.mounted is not None
+        volume = self.mounted[mount["name"]]
+        source = volume.folder / mount.get("subPath", "")
+        if not source.exists():
+            source.mkdir(parents=True)
+        readonly = volume.readonly or bool(mount.get("readOnly"))
+        return {"source": str(source), "target": mount["mountPath"], "readonly": readonly}
+
+    # How it ends.
+
+    def _check_deadline(self) -> None:
+        seconds = self.pod["spec"].get("activeDeadlineSeconds")
+        if seconds and time.time() > self._start_time() + seconds:
+            self.late = True
+            self.signal(signal.SIGKILL)
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the process of each container that runs."""
+        for run in self._latest():
+            run.signal(number)
+
+    def _stop(self, grace: float) -> bool:
+        if self.stop_at is None:
+            self.stop_at = time.time() + grace
+            self.signal(signal.SIGTERM)
+        if time.time() > self.stop_at:
+            self.signal(signal.SIGKILL)
+        self._report()
+        if any(run.ended() is None for run in self._latest()):
+            return False
+        delete_now(self.machine.api, self.pod)
+        self.machine.say(f"{self._label()}: deleted")
+        return True
+
+    # What it tells.
+
+    def _label(self) -> str:
+        return f"{self.pod['metadata']['namespace']}/{self.pod['metadata']['name']}"
+
+    def _phase(self) -> str:
+        init = [runs[-1] if runs else None for runs in map(self._runs, self._containers("initContainers"))]
+        main = [runs[-1] if runs else None for runs in map(self._runs, self._containers())]
+        if any(run and run.ended() is None for run in init + main):
+            return "Running" if any(main) else "Pending"
+        ends = [run.ended() if run else None for run in init + main]
+        never = self.pod["spec"].get("restartPolicy") == "Never"
+        init_failed = never and any(end and end["code"] != 0 for end in ends[: len(init)])
+        if not self.is_stopping and not init_failed:
+            if None in ends:
+                return "Pending"
+            if any(end and self._restarts(end, init=False) for end in ends[len(init) :]):
+                return "Running"
+        return "Succeeded" if all(end and end["code"] == 0 for end in ends) and not self.late else "Failed"
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether no container is started any more."""
+        return self.stop_at is not None or self.late
+
+    def status(self) -> Object:
+        """The pod's status as it is now."""
+        phase = self._phase()
+        over = phase in OVER
+        init = [self._container_status(container, True) for container in self._containers("initContainers")]
+        main = [self._container_status(container, False) for container in self._containers()]
+        incomplete = [status["name"] for status in init if not status["ready"]]
+        unready = [status["name"] for status in main if not status["ready"]]
+        done = {"reason": "PodCompleted"} if phase == "Succeeded" else None
+        short = {"reason": "ContainersNotReady", "message": f"containers with unready status: [{' '.join(unready)}]"}
+        late = f"containers with incomplete status: [{' '.join(incomplete)}]"
+        ready = None if not unready and not over else done or short
+        status: Object = {
+            "phase": phase,
+            "hostIP": self.place.host_ip,
+            "hostIPs": [{"ip": self.place.host_ip}],
+            "podIP": self.place.pod_ip,
+            "podIPs": [{"ip": self.place.pod_ip}],
+            "startTime": rfc3339(self._start_time()),
+            "initContainerStatuses": init,
+            "containerStatuses": main,
+            "conditions": [
+                self._condition("PodReadyToStartContainers", None if not over else {}),
+                self._condition(
+                    "Initialized", {"reason": "ContainersNotInitialized", "message": late} if incomplete else None
+                ),
+                self._condition("ContainersReady", ready),
+                self._condition("Ready", ready),
+            ],
+        }
+        if self.late:
+            status |= {"reason": "DeadlineExceeded", "message": "the pod ran longer than its activeDeadlineSeconds"}
+        return status
+
+    def _start_time(self) -> float:
+        told = read_json(self.folder / "started.json")
+        if told is None:
+            told = {"at": time.time()}
+            write(self.folder / "started.json", json.dumps(told).encode(), 0o644)
+        return float(told["at"])
+
+    def _condition(self, kind: str, false: Object | None) -> Object:
+        """A condition that is true unless told why not; the time stays until it changes."""
+        value = "True" if false is None else "False"
+        before = next((c for c in self.sent.get("conditions", []) if c["type"] == kind), None)
+        since = before["lastTransitionTime"] if before and before["status"] == value else rfc3339(time.time())
+        empty = {"reason": None, "message": None}
+        return {"type": kind, "status": value, "lastTransitionTime": since} | empty | (false or {})
+
+    def _container_status(self, container: Object, init: bool) -> Object:
+        runs = self._runs(container)
+        run = runs[-1] if runs else None
+        ended = run.ended() if run else None
+        running = run.running() if run and not ended else None
+        last = self._terminated(container, runs[-2]) if len(runs) > 1 else None
+        if ended and run:
+            state = {"terminated": self._terminated(container, run)}
+            if not self.is_stopping and self._restarts(ended, init):
+                last = state["terminated"]
+                wait = f"back-off {backoff(len(runs)):g}s restarting failed container={container['name']}"
+                state = {"waiting": {"reason": "CrashLoopBackOff", "message": wait}}
+        elif running:
+            state = {"running": {"startedAt": rfc3339(running["started"])}}
+        else:
+            reason, message = self.problem or ("PodInitializing" if not init else "ContainerCreating", "")
+            state = {"waiting": {"reason": reason, "message": message}}
+        # The API server merges maps, so the states that are no more are named and nulled.
+        gone = dict.fromkeys(("waiting", "running", "terminated"))
+        status: Object = {
+            "name": container["name"],
+            "image": container["image"],
+            "imageID": "",
+            "state": gone | state,
+            "lastState": gone | ({"terminated": last} if last else {}),
+            "ready": bool(running) if not init else bool(ended and ended["code"] == 0),
+            "started": bool(running),
+            "restartCount": max(len(runs) - 1, 0),
+        }
+        if running:
+            status["containerID"] = f"process://{running['pid']}"
+        return status
+
+    def _terminated(self, container: Object, run: Run) -> Object:
+        ended = run.ended() or {}
+        reason = "StartError" if ended["error"] else "Completed" if ended["code"] == 0 else "Error"
+        told: Object = {"exitCode": ended["code"], "reason": reason}
+        told |= {"startedAt": rfc3339(ended["started"]), "finishedAt": rfc3339(ended["finished"])}
+        if ended["signal"]:
+            told["signal"] = ended["signal"]
+        message = ended["error"] or self._message(container, run, ended["code"])
+        return told | ({"message": message} if message else {})
+
+    def _message(self, container: Object, run: Run, code: int) -> str:
+        """The termination message: what the container left, or the end of its log when it is asked for."""
+        with contextlib.suppress(OSError):
+            left = (run.folder / "message").read_bytes()[:4096]
+            if left or code == 0 or container.get("terminationMessagePolicy") != _FALLBACK:
+                return left.decode(errors="replace")
+            spec = read_json(run.folder / "spec.json") or {}
+            lines = tail(Path(spec["log"]), _MESSAGE_BYTES).splitlines()[-_MESSAGE_LINES:]
+            return "\n".join(lines)
+        return ""
+
+    def _report(self) -> None:
+        status = self.status()
+        if status == self.sent:
+            return
+        metadata = self.pod["metadata"]
+        path = POD.path(metadata["namespace"], metadata["name"], "status")
+        self.machine.api.request("PATCH", path, {"metadata": {"uid": self.uid}, "status": status}, None, STRATEGIC)
+        if status["phase"] != self.sent.get("phase") and status["phase"] != "Pending":
+            self.machine.say(f"{self._label()}: {status['phase']}")
+        self.sent = status
+
+
+def delete_now(api: Api, pod: Object) -> None:
+    """Tell the API server that nothing of the pod runs any more. Finalizers may keep the object a little longer."""
+    metadata = pod["metadata"]
+    now = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
+    with contextlib.suppress(ApiError):
+        path = POD.path(metadata["namespace"], metadata["name"])
+        api.request("DELETE", path, now | {"preconditions": {"uid": metadata["uid"]}})
+
+
+def _message_path(container: Object) -> str:
+    return str(container.get("terminationMessagePath") or "/dev/termination-log")

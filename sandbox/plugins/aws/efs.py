@@ -1,0 +1,239 @@
+"""EFS: file systems, where they are mounted, and who may use them."""
+
+from __future__ import annotations
+
+from sandbox.plugins.aws.cloud import Cloud, only, pairs, plain, unpaired
+from sandbox.plugins.aws.props import (
+    COMPUTED,
+    LOCAL,
+    REPLACES,
+    REQUIRED,
+    State,
+    block,
+    blocks,
+    flag,
+    number,
+    numbers,
+    policy,
+    text,
+    texts,
+)
+from sandbox.plugins.aws.rows import REGION, TAGS, Autoname, Row, reaches
+
+# The API writes IA in capitals, the SDK does not.
+LIFECYCLE = {"transitionToIa": "TransitionToIA"} | {
+    name: name[0].upper() + name[1:] for name in ("transitionToArchive", "transitionToPrimaryStorageClass")
+}
+
+
+def _retag(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
+    if "tagsAll" in changed:
+        if extra := sorted(have.get("tagsAll", {}).keys() - want["tagsAll"].keys()):
+            cloud("efs:UntagResource", ResourceId=identity, TagKeys=extra)
+        if want["tagsAll"]:
+            cloud("efs:TagResource", ResourceId=identity, Tags=pairs(want["tagsAll"]))
+
+
+def _create_system(cloud: Cloud, want: State) -> str:
+    return str(cloud("efs:CreateFileSystem", want, Tags=pairs(want["tagsAll"]))["FileSystemId"])
+
+
+def _read_system(cloud: Cloud, identity: str, before: State) -> State:
+    system = cloud("efs:DescribeFileSystems", FileSystemId=identity)["FileSystems"][0]
+    answer = cloud("efs:DescribeLifecycleConfiguration", FileSystemId=identity)
+    tags = unpaired(system.get("Tags"))
+    answered = plain(system)
+    return {
+        **answered,
+        "arn": system.get("FileSystemArn") or cloud.arn("elasticfilesystem", f"file-system/{identity}"),
+        "dnsName": f"{identity}.efs.{cloud.region}.amazonaws.com",
+        "name": tags.get("Name"),
+        "sizeInBytes": [
+            {
+                "value": answered["sizeInBytes"].get("value", 0),
+                "valueInIa": system["SizeInBytes"].get("ValueInIA", 0),
+                "valueInStandard": answered["sizeInBytes"].get("valueInStandard", 0),
+            }
+        ],
+        "lifecyclePolicies": [
+            {name: each[upper] for name, upper in LIFECYCLE.items() if upper in each}
+            for each in answer.get("LifecyclePolicies", [])
+        ],
+        "tagsAll": tags,
+    }
+
+
+def _update_system(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
+    if changed & {"throughputMode", "provisionedThroughputInMibps"}:
+        cloud("efs:UpdateFileSystem", want, FileSystemId=identity)
+    if "lifecyclePolicies" in changed:
+        policies = [
+            {LIFECYCLE[name]: value for name, value in each.items()} for each in want.get("lifecyclePolicies") or []
+        ]
+        cloud("efs:PutLifecycleConfiguration", FileSystemId=identity, LifecyclePolicies=policies)
+    _retag(cloud, identity, have, want, changed)
+
+
+def _delete_system(cloud: Cloud, identity: str, state: State) -> None:
+    cloud("efs:DeleteFileSystem", FileSystemId=identity)
+
+
+def _create_mount(cloud: Cloud, want: State) -> str:
+    return str(cloud("efs:CreateMountTarget", want)["MountTargetId"])
+
+
+def _read_mount(cloud: Cloud, identity: str, before: State) -> State:
+    mount = only(cloud("efs:DescribeMountTargets", MountTargetId=identity)["MountTargets"])
+    system = mount["FileSystemId"]
+    name = f"{system}.efs.{cloud.region}.amazonaws.com"
+    return {
+        **plain(mount),
+        "dnsName": name,
+        "mountTargetDnsName": f"{mount.get('AvailabilityZoneName')}.{name}",
+        "fileSystemArn": cloud.arn("elasticfilesystem", f"file-system/{system}"),
+        "ipAddressType": "IPV4_ONLY",
+        "securityGroups": cloud("efs:DescribeMountTargetSecurityGroups", MountTargetId=identity)["SecurityGroups"],
+    }
+
+
+def _update_mount(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
+    cloud("efs:ModifyMountTargetSecurityGroups", want, MountTargetId=identity)
+
+
+def _delete_mount(cloud: Cloud, identity: str, state: State) -> None:
+    cloud("efs:DeleteMountTarget", MountTargetId=identity)
+
+
+def _create_access_point(cloud: Cloud, want: State) -> str:
+    return str(cloud("efs:CreateAccessPoint", want, Tags=pairs(want["tagsAll"]))["AccessPointId"])
+
+
+def _read_access_point(cloud: Cloud, identity: str, before: State) -> State:
+    point = only(cloud("efs:DescribeAccessPoints", AccessPointId=identity)["AccessPoints"])
+    return {
+        **plain(point),
+        "arn": point["AccessPointArn"],
+        "fileSystemArn": cloud.arn("elasticfilesystem", f"file-system/{point['FileSystemId']}"),
+        "ownerId": point.get("OwnerId") or cloud.account(),
+        "tagsAll": unpaired(point.get("Tags")),
+    }
+
+
+def _update_access_point(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
+    _retag(cloud, identity, have, want, changed)
+
+
+def _delete_access_point(cloud: Cloud, identity: str, state: State) -> None:
+    cloud("efs:DeleteAccessPoint", AccessPointId=identity)
+
+
+def _put_policy(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
+    cloud("efs:PutFileSystemPolicy", want)
+
+
+def _create_policy(cloud: Cloud, want: State) -> str:
+    cloud("efs:PutFileSystemPolicy", want)
+    return str(want["fileSystemId"])
+
+
+def _read_policy(cloud: Cloud, identity: str, before: State) -> State:
+    return {
+        "fileSystemId": identity,
+        "policy": cloud("efs:DescribeFileSystemPolicy", FileSystemId=identity)["Policy"],
+    }
+
+
+def _delete_policy(cloud: Cloud, identity: str, state: State) -> None:
+    cloud("efs:DeleteFileSystemPolicy", FileSystemId=identity)
+
+
+ROWS = [
+    Row(
+        "aws:efs/fileSystem:FileSystem",
+        inputs={
+            "creationToken": text(REPLACES | COMPUTED),
+            "encrypted": flag(REPLACES | COMPUTED),
+            "kmsKeyId": text(REPLACES | COMPUTED),
+            "performanceMode": text(REPLACES | COMPUTED),
+            "throughputMode": text(default="bursting"),
+            "provisionedThroughputInMibps": number(),
+            "availabilityZoneName": text(REPLACES | COMPUTED),
+            "lifecyclePolicies": blocks({name: text() for name in LIFECYCLE}, kind="list"),
+            **TAGS,
+            **REGION,
+        },
+        outputs=["arn", "availabilityZoneId", "dnsName", "name", "numberOfMountTargets", "ownerId", "sizeInBytes"],
+        autoname=Autoname("creationToken"),
+        create=_create_system,
+        read=_read_system,
+        update=_update_system,
+        delete=_delete_system,
+        settled=reaches("lifeCycleState", "available", "error"),
+    ),
+    Row(
+        "aws:efs/mountTarget:MountTarget",
+        inputs={
+            "fileSystemId": text(REQUIRED | REPLACES),
+            "subnetId": text(REQUIRED | REPLACES),
+            "ipAddress": text(REPLACES | COMPUTED),
+            "securityGroups": texts(COMPUTED),
+            **REGION,
+        },
+        outputs=[
+            *("availabilityZoneId", "availabilityZoneName", "dnsName", "fileSystemArn", "ipAddressType"),
+            *("ipv6Address", "mountTargetDnsName", "networkInterfaceId", "ownerId"),
+        ],
+        create=_create_mount,
+        read=_read_mount,
+        update=_update_mount,
+        delete=_delete_mount,
+        settled=reaches("lifeCycleState", "available", "error"),
+        delete_first=True,
+    ),
+    Row(
+        "aws:efs/accessPoint:AccessPoint",
+        inputs={
+            "fileSystemId": text(REQUIRED | REPLACES),
+            "posixUser": block(
+                {"uid": number(REQUIRED), "gid": number(REQUIRED), "secondaryGids": numbers()},
+                REPLACES,
+            ),
+            "rootDirectory": block(
+                {
+                    "path": text(COMPUTED),
+                    "creationInfo": block(
+                        {
+                            "ownerUid": number(REQUIRED),
+                            "ownerGid": number(REQUIRED),
+                            "permissions": text(REQUIRED),
+                        },
+                        COMPUTED,
+                    ),
+                },
+                REPLACES | COMPUTED,
+            ),
+            **TAGS,
+            **REGION,
+        },
+        outputs=["arn", "fileSystemArn", "ownerId"],
+        create=_create_access_point,
+        read=_read_access_point,
+        update=_update_access_point,
+        delete=_delete_access_point,
+        settled=reaches("lifeCycleState", "available", "error"),
+    ),
+    Row(
+        "aws:efs/fileSystemPolicy:FileSystemPolicy",
+        inputs={
+            "fileSystemId": text(REQUIRED | REPLACES),
+            "policy": policy(REQUIRED),
+            "bypassPolicyLockoutSafetyCheck": flag(LOCAL, default=False),
+            **REGION,
+        },
+        outputs=[],
+        create=_create_policy,
+        read=_read_policy,
+        update=_put_policy,
+        delete=_delete_policy,
+    ),
+]

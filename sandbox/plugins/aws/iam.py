@@ -1,0 +1,227 @@
+"""IAM: roles, what is attached to them, and OpenID Connect providers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from sandbox.plugins.aws.cloud import Cloud, StandInError, only, pairs, plain, unpaired
+from sandbox.plugins.aws.props import (
+    COMPUTED,
+    LOCAL,
+    REPLACES,
+    REQUIRED,
+    State,
+    flag,
+    number,
+    ordered,
+    policy,
+    text,
+    texts,
+)
+from sandbox.plugins.aws.rows import TAGS, Autoname, Row
+
+
+def _document(value: Any) -> str:
+    """botocore hands policies over decoded."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _retag(cloud: Cloud, kind: str, key: dict[str, str], have: State, want: State, changed: frozenset[str]) -> None:
+    if "tagsAll" in changed:
+        if extra := sorted(have.get("tagsAll", {}).keys() - want["tagsAll"].keys()):
+            cloud(f"iam:Untag{kind}", **key, TagKeys=extra)
+        if want["tagsAll"]:
+            cloud(f"iam:Tag{kind}", **key, Tags=pairs(want["tagsAll"]))
+
+
+def _create_role(cloud: Cloud, want: State) -> str:
+    named = {"RoleName": want["name"], "AssumeRolePolicyDocument": want["assumeRolePolicy"]}
+    return str(cloud("iam:CreateRole", want, **named, Tags=pairs(want["tagsAll"]))["Role"]["RoleName"])
+
+
+def _read_role(cloud: Cloud, identity: str, before: State) -> State:
+    role = cloud("iam:GetRole", RoleName=identity)["Role"]
+    attached = cloud.pages("iam:ListAttachedRolePolicies", "AttachedPolicies", RoleName=identity)
+    inline = cloud.pages("iam:ListRolePolicies", "PolicyNames", RoleName=identity)
+    return {
+        **plain(role),
+        "name": role["RoleName"],
+        "uniqueId": role["RoleId"],
+        "assumeRolePolicy": _document(role["AssumeRolePolicyDocument"]),
+        "permissionsBoundary": role.get("PermissionsBoundary", {}).get("PermissionsBoundaryArn"),
+        "managedPolicyArns": sorted(each["PolicyArn"] for each in attached),
+        "inlinePolicies": [
+            {"name": name, "policy": _read_role_policy(cloud, f"{identity}:{name}", {})["policy"]} for name in inline
+        ],
+        "tagsAll": unpaired(role.get("Tags")),
+    }
+
+
+def _update_role(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
+    role = {"RoleName": identity}
+    if "assumeRolePolicy" in changed:
+        cloud("iam:UpdateAssumeRolePolicy", **role, PolicyDocument=want["assumeRolePolicy"])
+    if changed & {"description", "maxSessionDuration"}:
+        cloud("iam:UpdateRole", want | {"description": want.get("description", "")}, **role)
+    if "permissionsBoundary" in changed:
+        if boundary := want.get("permissionsBoundary"):
+            cloud("iam:PutRolePermissionsBoundary", **role, PermissionsBoundary=boundary)
+        else:
+            cloud("iam:DeleteRolePermissionsBoundary", **role)
+    _retag(cloud, "Role", role, have, want, changed)
+
+
+def _delete_role(cloud: Cloud, identity: str, state: State) -> None:
+    if state.get("forceDetachPolicies"):
+        for attached in list(cloud.pages("iam:ListAttachedRolePolicies", "AttachedPolicies", RoleName=identity)):
+            cloud("iam:DetachRolePolicy", RoleName=identity, PolicyArn=attached["PolicyArn"])
+        for name in list(cloud.pages("iam:ListRolePolicies", "PolicyNames", RoleName=identity)):
+            cloud("iam:DeleteRolePolicy", RoleName=identity, PolicyName=name)
+    for profile in list(cloud.pages("iam:ListInstanceProfilesForRole", "InstanceProfiles", RoleName=identity)):
+        name = profile["InstanceProfileName"]
+        cloud("iam:RemoveRoleFromInstanceProfile", RoleName=identity, InstanceProfileName=name)
+    cloud("iam:DeleteRole", RoleName=identity)
+
+
+def _put_role_policy(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
+    where = {"RoleName": want["role"], "PolicyName": want["name"]}
+    cloud("iam:PutRolePolicy", **where, PolicyDocument=want["policy"])
+
+
+def _create_role_policy(cloud: Cloud, want: State) -> str:
+    _put_role_policy(cloud, "", {}, want, frozenset())
+    return f"{want['role']}:{want['name']}"
+
+
+def _split(identity: str, at: str, form: str) -> tuple[str, str]:
+    first, found, second = identity.partition(at)
+    if not found:
+        raise StandInError(f"its id is {form}, not {identity!r}")
+    return first, second
+
+
+def _read_role_policy(cloud: Cloud, identity: str, before: State) -> State:
+    role, name = _split(identity, ":", "ROLE:POLICY")
+    answer = cloud("iam:GetRolePolicy", RoleName=role, PolicyName=name)
+    return {"role": role, "name": name, "policy": _document(answer["PolicyDocument"])}
+
+
+def _delete_role_policy(cloud: Cloud, identity: str, state: State) -> None:
+    role, name = _split(identity, ":", "ROLE:POLICY")
+    cloud("iam:DeleteRolePolicy", RoleName=role, PolicyName=name)
+
+
+def _attach(cloud: Cloud, want: State) -> str:
+    cloud("iam:AttachRolePolicy", RoleName=want["role"], PolicyArn=want["policyArn"])
+    return f"{want['role']}/{want['policyArn']}"
+
+
+def _read_attachment(cloud: Cloud, identity: str, before: State) -> State:
+    role, arn = _split(identity, "/", "ROLE/POLICYARN")
+    attached = cloud.pages("iam:ListAttachedRolePolicies", "AttachedPolicies", RoleName=role)
+    only(each for each in attached if each["PolicyArn"] == arn)
+    return {"role": role, "policyArn": arn}
+
+
+def _detach(cloud: Cloud, identity: str, state: State) -> None:
+    role, arn = _split(identity, "/", "ROLE/POLICYARN")
+    cloud("iam:DetachRolePolicy", RoleName=role, PolicyArn=arn)
+
+
+def _create_oidc(cloud: Cloud, want: State) -> str:
+    parameters = {"ClientIDList": want["clientIdLists"], "ThumbprintList": want.get("thumbprintLists") or []}
+    answer = cloud("iam:CreateOpenIDConnectProvider", want, **parameters, Tags=pairs(want["tagsAll"]))
+    return str(answer["OpenIDConnectProviderArn"])
+
+
+def _read_oidc(cloud: Cloud, identity: str, before: State) -> State:
+    answer = cloud("iam:GetOpenIDConnectProvider", OpenIDConnectProviderArn=identity)
+    return {
+        "arn": identity,
+        "url": answer["Url"].removeprefix("https://"),
+        "clientIdLists": answer["ClientIDList"],
+        "thumbprintLists": answer["ThumbprintList"],
+        "tagsAll": unpaired(answer.get("Tags")),
+    }
+
+
+def _update_oidc(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
+    provider = {"OpenIDConnectProviderArn": identity}
+    if "thumbprintLists" in changed:
+        cloud("iam:UpdateOpenIDConnectProviderThumbprint", **provider, ThumbprintList=want["thumbprintLists"])
+    if "clientIdLists" in changed:
+        has, wanted = set(have["clientIdLists"]), set(want["clientIdLists"])
+        for client in sorted(wanted - has):
+            cloud("iam:AddClientIDToOpenIDConnectProvider", **provider, ClientID=client)
+        for client in sorted(has - wanted):
+            cloud("iam:RemoveClientIDFromOpenIDConnectProvider", **provider, ClientID=client)
+    _retag(cloud, "OpenIDConnectProvider", provider, have, want, changed)
+
+
+def _delete_oidc(cloud: Cloud, identity: str, state: State) -> None:
+    cloud("iam:DeleteOpenIDConnectProvider", OpenIDConnectProviderArn=identity)
+
+
+def _same_url(one: str, other: str) -> bool:
+    return one.removeprefix("https://") == other.removeprefix("https://")
+
+
+ROWS = [
+    Row(
+        "aws:iam/role:Role",
+        inputs={
+            "name": text(REPLACES | COMPUTED),
+            "assumeRolePolicy": policy(REQUIRED),
+            "description": text(),
+            "forceDetachPolicies": flag(LOCAL, default=False),
+            "maxSessionDuration": number(default=3600),
+            "path": text(REPLACES, default="/"),
+            "permissionsBoundary": text(),
+            **TAGS,
+        },
+        outputs=["arn", "createDate", "inlinePolicies", "managedPolicyArns", "namePrefix", "uniqueId"],
+        autoname=Autoname(limit=64),
+        create=_create_role,
+        read=_read_role,
+        update=_update_role,
+        delete=_delete_role,
+    ),
+    Row(
+        "aws:iam/rolePolicy:RolePolicy",
+        inputs={
+            "name": text(REPLACES | COMPUTED),
+            "role": text(REQUIRED | REPLACES),
+            "policy": policy(REQUIRED),
+        },
+        outputs=["namePrefix"],
+        autoname=Autoname(limit=128),
+        create=_create_role_policy,
+        read=_read_role_policy,
+        update=_put_role_policy,
+        delete=_delete_role_policy,
+    ),
+    Row(
+        "aws:iam/rolePolicyAttachment:RolePolicyAttachment",
+        inputs={"role": text(REQUIRED | REPLACES), "policyArn": text(REQUIRED | REPLACES)},
+        outputs=[],
+        create=_attach,
+        read=_read_attachment,
+        delete=_detach,
+        delete_first=True,
+    ),
+    Row(
+        "aws:iam/openIdConnectProvider:OpenIdConnectProvider",
+        inputs={
+            "url": text(REQUIRED | REPLACES, alike=_same_url),
+            "clientIdLists": texts(REQUIRED),
+            "thumbprintLists": ordered(COMPUTED),
+            **TAGS,
+        },
+        outputs=["arn"],
+        create=_create_oidc,
+        read=_read_oidc,
+        update=_update_oidc,
+        delete=_delete_oidc,
+    ),
+]

@@ -1,0 +1,205 @@
+"""The functions of the provider that the program calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sandbox.plugins.aws.cloud import Cloud, only
+from sandbox.plugins.aws.props import REQUIRED, Prop, State, blocks, flag, text, texts
+from sandbox.plugins.aws.rows import REGION
+
+
+@dataclass(frozen=True)
+class Invoke:
+    """One function: what it accepts and how it is answered."""
+
+    token: str
+    inputs: Mapping[str, Prop]
+    answer: Callable[[Cloud, State], State]
+
+
+def _caller(cloud: Cloud, given: State) -> State:
+    answer = cloud("sts:GetCallerIdentity")
+    account = answer["Account"]
+    return {"id": account, "accountId": account, "arn": answer["Arn"], "userId": answer["UserId"]}
+
+
+def _partition(cloud: Cloud, given: State) -> State:
+    name, suffix = cloud.partition()
+    reverse = ".".join(reversed(suffix.split(".")))
+    return {"id": name, "partition": name, "dnsSuffix": suffix, "reverseDnsPrefix": reverse}
+
+
+def _zones(cloud: Cloud, given: State) -> State:
+    filters = [{"Name": each["name"], "Values": each["values"]} for each in given.get("filters") or []]
+    if given.get("state"):
+        filters.append({"Name": "state", "Values": [given["state"]]})
+    parameters: dict[str, Any] = {"Filters": filters} if filters else {}
+    if given.get("allAvailabilityZones") is not None:
+        parameters["AllAvailabilityZones"] = given["allAvailabilityZones"]
+    answer = cloud("ec2:DescribeAvailabilityZones", **parameters)["AvailabilityZones"]
+    kept = [
+        each
+        for each in sorted(answer, key=lambda each: str(each["ZoneName"]))
+        if each["ZoneName"] not in (given.get("excludeNames") or [])
+        and each["ZoneId"] not in (given.get("excludeZoneIds") or [])
+    ]
+    return {
+        **given,
+        "id": cloud.region,
+        "region": cloud.region,
+        "names": [each["ZoneName"] for each in kept],
+        "zoneIds": [each["ZoneId"] for each in kept],
+        "groupNames": sorted({each.get("GroupName", cloud.region) for each in kept}),
+    }
+
+
+def _parameters(cloud: Cloud, given: State) -> State:
+    asked = {"Path": given["path"], "Recursive": bool(given.get("recursive"))}
+    found = list(cloud.pages("ssm:GetParametersByPath", "Parameters", **asked, WithDecryption=given["withDecryption"]))
+    return {
+        **given,
+        "id": given["path"],
+        "region": cloud.region,
+        "arns": [each["ARN"] for each in found],
+        "names": [each["Name"] for each in found],
+        "types": [each["Type"] for each in found],
+        "values": [each["Value"] for each in found],
+    }
+
+
+# Where EC2 keeps what the SDK calls by these names, and what stands for nothing.
+INSTANCE_TYPE: dict[str, tuple[str, Any]] = {
+    **{
+        name: (name[0].upper() + name[1:], False)
+        for name in (
+            *("autoRecoverySupported", "bareMetal", "burstablePerformanceSupported", "currentGeneration"),
+            *("dedicatedHostsSupported", "freeTierEligible", "hibernationSupported", "instanceStorageSupported"),
+        )
+    },
+    "efaSupported": ("NetworkInfo.EfaSupported", False),
+    "enaSrdSupported": ("NetworkInfo.EnaSrdSupported", False),
+    "encryptionInTransitSupported": ("NetworkInfo.EncryptionInTransitSupported", False),
+    "ipv6Supported": ("NetworkInfo.Ipv6Supported", False),
+    "defaultCores": ("VCpuInfo.DefaultCores", 0),
+    "defaultNetworkCardIndex": ("NetworkInfo.DefaultNetworkCardIndex", 0),
+    "defaultThreadsPerCore": ("VCpuInfo.DefaultThreadsPerCore", 0),
+    "defaultVcpus": ("VCpuInfo.DefaultVCpus", 0),
+    "ebsPerformanceBaselineBandwidth": ("EbsInfo.EbsOptimizedInfo.BaselineBandwidthInMbps", 0),
+    "ebsPerformanceBaselineIops": ("EbsInfo.EbsOptimizedInfo.BaselineIops", 0),
+    "ebsPerformanceBaselineThroughput": ("EbsInfo.EbsOptimizedInfo.BaselineThroughputInMBps", 0),
+    "ebsPerformanceMaximumBandwidth": ("EbsInfo.EbsOptimizedInfo.MaximumBandwidthInMbps", 0),
+    "ebsPerformanceMaximumIops": ("EbsInfo.EbsOptimizedInfo.MaximumIops", 0),
+    "ebsPerformanceMaximumThroughput": ("EbsInfo.EbsOptimizedInfo.MaximumThroughputInMBps", 0),
+    "efaMaximumInterfaces": ("NetworkInfo.EfaInfo.MaximumEfaInterfaces", 0),
+    "maximumIpv4AddressesPerInterface": ("NetworkInfo.Ipv4AddressesPerInterface", 0),
+    "maximumIpv6AddressesPerInterface": ("NetworkInfo.Ipv6AddressesPerInterface", 0),
+    "maximumNetworkCards": ("NetworkInfo.MaximumNetworkCards", 0),
+    "maximumNetworkInterfaces": ("NetworkInfo.MaximumNetworkInterfaces", 0),
+    "memorySize": ("MemoryInfo.SizeInMiB", 0),
+    "sustainedClockSpeed": ("ProcessorInfo.SustainedClockSpeedInGhz", 0),
+    "totalFpgaMemory": ("FpgaInfo.TotalFpgaMemoryInMiB", 0),
+    "totalGpuMemory": ("GpuInfo.TotalGpuMemoryInMiB", 0),
+    "totalInferenceMemory": ("InferenceAcceleratorInfo.TotalInferenceMemoryInMiB", 0),
+    "totalInstanceStorage": ("InstanceStorageInfo.TotalSizeInGB", 0),
+    "totalMediaMemory": ("MediaAcceleratorInfo.TotalMediaMemoryInMiB", 0),
+    "totalNeuronDeviceMemory": ("NeuronInfo.TotalNeuronDeviceMemoryInMiB", 0),
+    "ebsEncryptionSupport": ("EbsInfo.EncryptionSupport", ""),
+    "ebsNvmeSupport": ("EbsInfo.NvmeSupport", ""),
+    "ebsOptimizedSupport": ("EbsInfo.EbsOptimizedSupport", ""),
+    "enaSupport": ("NetworkInfo.EnaSupport", ""),
+    "hypervisor": ("Hypervisor", ""),
+    "instanceType": ("InstanceType", ""),
+    "networkPerformance": ("NetworkInfo.NetworkPerformance", ""),
+    "nitroEnclavesSupport": ("NitroEnclavesSupport", ""),
+    "nitroTpmSupport": ("NitroTpmSupport", ""),
+    "phcSupport": ("PhcSupport", ""),
+    "bandwidthWeightings": ("NetworkInfo.BandwidthWeightings", []),
+    "bootModes": ("SupportedBootModes", []),
+    "nitroTpmSupportedVersions": ("NitroTpmInfo.SupportedVersions", []),
+    "supportedArchitectures": ("ProcessorInfo.SupportedArchitectures", []),
+    "supportedCpuFeatures": ("ProcessorInfo.SupportedFeatures", []),
+    "supportedPlacementStrategies": ("PlacementGroupInfo.SupportedStrategies", []),
+    "supportedRootDeviceTypes": ("SupportedRootDeviceTypes", []),
+    "supportedUsagesClasses": ("SupportedUsageClasses", []),
+    "supportedVirtualizationTypes": ("SupportedVirtualizationTypes", []),
+    "validCores": ("VCpuInfo.ValidCores", []),
+    "validThreadsPerCores": ("VCpuInfo.ValidThreadsPerCore", []),
+}
+COUNT = {"count": ("Count", 0)}
+DEVICE = COUNT | {"manufacturer": ("Manufacturer", ""), "memorySize": ("MemoryInfo.SizeInMiB", 0), "name": ("Name", "")}
+# The lists of parts: where each stands, and what is told of a part.
+PARTS: dict[str, tuple[str, dict[str, tuple[str, Any]]]] = {
+    "fpgas": ("FpgaInfo.Fpgas", DEVICE),
+    "gpuses": ("GpuInfo.Gpus", DEVICE),
+    "inferenceAccelerators": ("InferenceAcceleratorInfo.Accelerators", DEVICE),
+    "instanceDisks": ("InstanceStorageInfo.Disks", COUNT | {"size": ("SizeInGB", 0), "type": ("Type", "")}),
+    "mediaAccelerators": ("MediaAcceleratorInfo.Accelerators", DEVICE),
+    "networkCards": (
+        "NetworkInfo.NetworkCards",
+        {
+            "baselineBandwidth": ("BaselineBandwidthInGbps", 0),
+            "index": ("NetworkCardIndex", 0),
+            "maximumInterfaces": ("MaximumNetworkInterfaces", 0),
+            "peakBandwidth": ("PeakBandwidthInGbps", 0),
+            "performance": ("NetworkPerformance", ""),
+        },
+    ),
+    "neuronDevices": (
+        "NeuronInfo.NeuronDevices",
+        COUNT
+        | {
+            "coreCount": ("CoreInfo.Count", 0),
+            "coreVersion": ("CoreInfo.Version", 0),
+            "memorySize": ("MemoryInfo.SizeInMiB", 0),
+            "name": ("Name", ""),
+        },
+    ),
+}
+
+
+def _instance_type(cloud: Cloud, given: State) -> State:
+    kind = only(cloud("ec2:DescribeInstanceTypes", InstanceTypes=[given["instanceType"]])["InstanceTypes"])
+    parts = {name: [_told(each, names) for each in _at(kind, path, [])] for name, (path, names) in PARTS.items()}
+    return {**_told(kind, INSTANCE_TYPE), **parts, "id": given["instanceType"], "region": cloud.region}
+
+
+def _told(answer: Mapping[str, Any], names: Mapping[str, tuple[str, Any]]) -> State:
+    return {name: _at(answer, path, nothing) for name, (path, nothing) in names.items()}
+
+
+def _at(answer: Any, path: str, nothing: Any) -> Any:
+    for key in path.split("."):
+        answer = (answer or {}).get(key)
+    return nothing if answer is None else answer
+
+
+FILTERS = blocks({"name": text(REQUIRED), "values": texts(REQUIRED)})
+
+INVOKES = {
+    each.token: each
+    for each in [
+        Invoke("aws:index/getCallerIdentity:getCallerIdentity", {}, _caller),
+        Invoke("aws:index/getPartition:getPartition", {}, _partition),
+        Invoke(
+            "aws:index/getAvailabilityZones:getAvailabilityZones",
+            {
+                "allAvailabilityZones": flag(),
+                "excludeNames": texts(),
+                "excludeZoneIds": texts(),
+                "filters": FILTERS,
+                "state": text(),
+                **REGION,
+            },
+            _zones,
+        ),
+        Invoke(
+            "aws:ssm/getParametersByPath:getParametersByPath",
+            {"path": text(REQUIRED), "recursive": flag(), "withDecryption": flag(default=True), **REGION},
+            _parameters,
+        ),
+        Invoke("aws:ec2/getInstanceType:getInstanceType", {"instanceType": text(REQUIRED), **REGION}, _instance_type),
+    ]
+}

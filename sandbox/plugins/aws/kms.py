@@ -1,0 +1,121 @@
+"""KMS: keys and their aliases."""
+
+from __future__ import annotations
+
+from sandbox.plugins.aws.cloud import Cloud, GoneError, only, pairs, plain, unpaired
+from sandbox.plugins.aws.props import COMPUTED, LOCAL, REPLACES, REQUIRED, State, flag, number, policy, text
+from sandbox.plugins.aws.rows import REGION, TAGS, Autoname, Row
+
+TAG = ("TagKey", "TagValue")
+
+
+def _create_key(cloud: Cloud, want: State) -> str:
+    bypass = bool(want.get("bypassPolicyLockoutSafetyCheck"))
+    parameters = {"KeySpec": want["customerMasterKeySpec"], "BypassPolicyLockoutSafetyCheck": bypass}
+    return str(cloud("kms:CreateKey", want, **parameters, Tags=pairs(want["tagsAll"], *TAG))["KeyMetadata"]["KeyId"])
+
+
+def _read_key(cloud: Cloud, identity: str, before: State) -> State:
+    key = cloud("kms:DescribeKey", KeyId=identity)["KeyMetadata"]
+    if key["KeyState"] in ("PendingDeletion", "PendingReplicaDeletion"):
+        raise GoneError
+    rotation = cloud("kms:GetKeyRotationStatus", KeyId=identity)
+    return {
+        **plain(key),
+        "customerMasterKeySpec": key.get("KeySpec") or key.get("CustomerMasterKeySpec"),
+        "isEnabled": key["Enabled"],
+        "policy": cloud("kms:GetKeyPolicy", KeyId=identity, PolicyName="default")["Policy"],
+        "enableKeyRotation": rotation["KeyRotationEnabled"],
+        "rotationPeriodInDays": rotation.get("RotationPeriodInDays"),
+        "tagsAll": unpaired(cloud("kms:ListResourceTags", KeyId=identity)["Tags"], *TAG),
+    }
+
+
+def _update_key(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
+    key = {"KeyId": identity}
+    if "isEnabled" in changed and want["isEnabled"]:
+        cloud("kms:EnableKey", **key)  # first: a disabled key takes no other change
+    if changed & {"enableKeyRotation", "rotationPeriodInDays"}:
+        cloud("kms:EnableKeyRotation" if want["enableKeyRotation"] else "kms:DisableKeyRotation", want, **key)
+    if "description" in changed:
+        cloud("kms:UpdateKeyDescription", want, **key)
+    if "policy" in changed:
+        cloud("kms:PutKeyPolicy", want, **key, PolicyName="default")
+    if "tagsAll" in changed:
+        if extra := sorted(have.get("tagsAll", {}).keys() - want["tagsAll"].keys()):
+            cloud("kms:UntagResource", **key, TagKeys=extra)
+        if want["tagsAll"]:
+            cloud("kms:TagResource", **key, Tags=pairs(want["tagsAll"], *TAG))
+    if "isEnabled" in changed and not want["isEnabled"]:
+        cloud("kms:DisableKey", **key)
+
+
+def _delete_key(cloud: Cloud, identity: str, state: State) -> None:
+    window = int(state.get("deletionWindowInDays") or 30)
+    cloud("kms:ScheduleKeyDeletion", KeyId=identity, PendingWindowInDays=window)
+
+
+def _create_alias(cloud: Cloud, want: State) -> str:
+    cloud("kms:CreateAlias", want, AliasName=want["name"])
+    return str(want["name"])
+
+
+def _read_alias(cloud: Cloud, identity: str, before: State) -> State:
+    aliases = cloud.pages("kms:ListAliases", "Aliases")
+    found = only(each for each in aliases if each["AliasName"] == identity)
+    key = cloud("kms:DescribeKey", KeyId=found["TargetKeyId"])["KeyMetadata"]
+    return {
+        "arn": found["AliasArn"],
+        "name": identity,
+        "targetKeyArn": key["Arn"],
+        "targetKeyId": found["TargetKeyId"],
+    }
+
+
+def _update_alias(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
+    cloud("kms:UpdateAlias", want, AliasName=identity)
+
+
+def _delete_alias(cloud: Cloud, identity: str, state: State) -> None:
+    cloud("kms:DeleteAlias", AliasName=identity)
+
+
+def _same_key(one: str, other: str) -> bool:
+    """A key can be named by its id or its ARN."""
+    return one.rsplit("/", 1)[-1] == other.rsplit("/", 1)[-1]
+
+
+ROWS = [
+    Row(
+        "aws:kms/key:Key",
+        inputs={
+            "description": text(COMPUTED),
+            "keyUsage": text(REPLACES, default="ENCRYPT_DECRYPT"),
+            "customerMasterKeySpec": text(REPLACES, default="SYMMETRIC_DEFAULT"),
+            "multiRegion": flag(REPLACES | COMPUTED),
+            "policy": policy(COMPUTED),
+            "bypassPolicyLockoutSafetyCheck": flag(LOCAL, default=False),
+            "isEnabled": flag(default=True),
+            "enableKeyRotation": flag(default=False),
+            "rotationPeriodInDays": number(COMPUTED),
+            "deletionWindowInDays": number(LOCAL),
+            **TAGS,
+            **REGION,
+        },
+        outputs=["arn", "keyId"],
+        create=_create_key,
+        read=_read_key,
+        update=_update_key,
+        delete=_delete_key,
+    ),
+    Row(
+        "aws:kms/alias:Alias",
+        inputs={"name": text(REPLACES | COMPUTED), "targetKeyId": text(REQUIRED, alike=_same_key), **REGION},
+        outputs=["arn", "namePrefix", "targetKeyArn"],
+        autoname=Autoname(limit=238, prefix="alias/"),
+        create=_create_alias,
+        read=_read_alias,
+        update=_update_alias,
+        delete=_delete_alias,
+    ),
+]

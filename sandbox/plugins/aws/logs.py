@@ -1,0 +1,63 @@
+"""CloudWatch log groups."""
+
+from __future__ import annotations
+
+from sandbox.plugins.aws.cloud import Cloud, only, plain
+from sandbox.plugins.aws.props import COMPUTED, LOCAL, REPLACES, State, flag, number, text
+from sandbox.plugins.aws.rows import REGION, TAGS, Autoname, Row
+
+
+def _create(cloud: Cloud, want: State) -> str:
+    cloud("logs:CreateLogGroup", want, logGroupName=want["name"], tags=want["tagsAll"])
+    return str(want["name"])
+
+
+def _read(cloud: Cloud, identity: str, before: State) -> State:
+    groups = cloud.pages("logs:DescribeLogGroups", "logGroups", logGroupNamePrefix=identity)
+    group = only(each for each in groups if each["logGroupName"] == identity)
+    arn = group["arn"].removesuffix(":*")
+    return {
+        **plain(group),
+        "arn": arn,
+        "name": identity,
+        "retentionInDays": group.get("retentionInDays", 0),
+        "tagsAll": cloud("logs:ListTagsForResource", resourceArn=arn)["tags"],
+    }
+
+
+def _update(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
+    group = {"logGroupName": identity}
+    if "retentionInDays" in changed:
+        cloud("logs:PutRetentionPolicy" if want["retentionInDays"] else "logs:DeleteRetentionPolicy", want, **group)
+    if "kmsKeyId" in changed:
+        cloud("logs:AssociateKmsKey" if want.get("kmsKeyId") else "logs:DisassociateKmsKey", want, **group)
+    if "tagsAll" in changed:
+        if extra := sorted(have.get("tagsAll", {}).keys() - want["tagsAll"].keys()):
+            cloud("logs:UntagResource", resourceArn=have["arn"], tagKeys=extra)
+        if want["tagsAll"]:
+            cloud("logs:TagResource", resourceArn=have["arn"], tags=want["tagsAll"])
+
+
+def _delete(cloud: Cloud, identity: str, state: State) -> None:
+    cloud("logs:DeleteLogGroup", logGroupName=identity)
+
+
+ROWS = [
+    Row(
+        "aws:cloudwatch/logGroup:LogGroup",
+        inputs={
+            "name": text(REPLACES | COMPUTED),
+            "kmsKeyId": text(),
+            "retentionInDays": number(default=0),
+            "skipDestroy": flag(LOCAL, default=False),
+            **TAGS,
+            **REGION,
+        },
+        outputs=["arn", "deletionProtectionEnabled", "logGroupClass", "namePrefix"],
+        autoname=Autoname(),
+        create=_create,
+        read=_read,
+        update=_update,
+        delete=_delete,
+    ),
+]

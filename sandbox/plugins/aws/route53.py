@@ -1,0 +1,232 @@
+"""Route53: zones and the records in them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from sandbox.plugins.aws.cloud import Cloud, StandInError, first, only, pairs, plain, unpaired
+from sandbox.plugins.aws.props import (
+    COMPUTED,
+    LOCAL,
+    REPLACES,
+    REQUIRED,
+    State,
+    blocks,
+    flag,
+    number,
+    text,
+    texts,
+)
+from sandbox.plugins.aws.rows import TAGS, Autoname, Row, exactly_one
+
+IN_SYNC_SECONDS = 300
+
+
+def _create_zone(cloud: Cloud, want: State) -> str:
+    vpc = first(want.get("vpcs"))
+    parameters: dict[str, Any] = {"VPC": _vpc(cloud, vpc)} if vpc else {}
+    answer = cloud(
+        "route53:CreateHostedZone",
+        Name=want["name"],
+        CallerReference=str(uuid.uuid4()),
+        HostedZoneConfig={"Comment": want["comment"], "PrivateZone": bool(vpc)},
+        **parameters,
+    )
+    return str(answer["HostedZone"]["Id"]).rsplit("/", 1)[-1]
+
+
+def _vpc(cloud: Cloud, given: Mapping[str, Any]) -> dict[str, str]:
+    return {"VPCId": given["vpcId"], "VPCRegion": given.get("vpcRegion") or cloud.region}
+
+
+def _read_zone(cloud: Cloud, identity: str, before: State) -> State:
+    answer = cloud("route53:GetHostedZone", Id=identity)
+    zone = answer["HostedZone"]
+    name = zone["Name"].rstrip(".")
+    records = cloud.pages("route53:ListResourceRecordSets", "ResourceRecordSets", HostedZoneId=identity)
+    servers = answer.get("DelegationSet", {}).get("NameServers") or [
+        value["Value"]
+        for each in records
+        if each["Type"] == "NS" and each["Name"] == zone["Name"]
+        for value in _values(each)
+    ]
+    tags = cloud("route53:ListTagsForResource", ResourceType="hostedzone", ResourceId=identity)
+    return {
+        "arn": f"arn:{cloud.partition()[0]}:route53:::hostedzone/{identity}",
+        "zoneId": identity,
+        "name": name,
+        "comment": zone.get("Config", {}).get("Comment", ""),
+        "vpcs": [plain(each) for each in answer.get("VPCs") or []],
+        "nameServers": sorted(each.rstrip(".") for each in servers),
+        "primaryNameServer": min(servers, default="").rstrip("."),
+        "enableAcceleratedRecovery": False,
+        "tagsAll": unpaired(tags["ResourceTagSet"]["Tags"]),
+    }
+
+
+def _values(record: Mapping[str, Any]) -> list[dict[str, str]]:
+    return record.get("ResourceRecords") or []
+
+
+def _update_zone(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
+    if "comment" in changed:
+        cloud("route53:UpdateHostedZoneComment", Id=identity, Comment=want["comment"])
+    if "vpcs" in changed:
+        has, wanted = (
+            {(each["VPCId"], each["VPCRegion"]) for each in (_vpc(cloud, vpc) for vpc in state.get("vpcs") or [])}
+            for state in (have, want)
+        )
+        # First the new ones: a private zone is never without a VPC.
+        for action, vpcs in (("Associate", wanted - has), ("Disassociate", has - wanted)):
+            for vpc, region in sorted(vpcs):
+                way = "With" if action == "Associate" else "From"
+                where = {"VPCId": vpc, "VPCRegion": region}
+                cloud(f"route53:{action}VPC{way}HostedZone", HostedZoneId=identity, VPC=where)
+    if "tagsAll" in changed:
+        tags: dict[str, Any] = {"AddTags": pairs(want["tagsAll"])} if want["tagsAll"] else {}
+        if extra := sorted(have.get("tagsAll", {}).keys() - want["tagsAll"].keys()):
+            tags["RemoveTagKeys"] = extra
+        cloud("route53:ChangeTagsForResource", ResourceType="hostedzone", ResourceId=identity, **tags)
+
+
+def _delete_zone(cloud: Cloud, identity: str, state: State) -> None:
+    if state.get("forceDestroy"):
+        name = cloud("route53:GetHostedZone", Id=identity)["HostedZone"]["Name"]
+        records = cloud.pages("route53:ListResourceRecordSets", "ResourceRecordSets", HostedZoneId=identity)
+        for record in [each for each in records if not (each["Name"] == name and each["Type"] in ("NS", "SOA"))]:
+            _change(cloud, identity, ("DELETE", record))
+    cloud("route53:DeleteHostedZone", Id=identity)
+
+
+def _change(cloud: Cloud, zone: str, *changes: tuple[str, Mapping[str, Any]]) -> None:
+    """Change records in one step, and wait until every name server answers so."""
+    batch = {"Changes": [{"Action": action, "ResourceRecordSet": record} for action, record in changes]}
+    change = cloud("route53:ChangeResourceRecordSets", HostedZoneId=zone, ChangeBatch=batch)["ChangeInfo"]
+
+    def in_sync() -> bool | None:
+        return True if cloud("route53:GetChange", Id=change["Id"])["ChangeInfo"]["Status"] == "INSYNC" else None
+
+    if change["Status"] != "INSYNC":
+        cloud.until(in_sync, f"the records of zone {zone} to be in sync", IN_SYNC_SECONDS)
+
+
+def _record_set(cloud: Cloud, want: State) -> dict[str, Any]:
+    record: dict[str, Any] = {"Name": _full_name(cloud, want["zoneId"], want["name"]), "Type": want["type"]}
+    if aliases := want.get("aliases"):
+        target = aliases[0]
+        record["AliasTarget"] = {
+            "DNSName": target["name"],
+            "HostedZoneId": target["zoneId"],
+            "EvaluateTargetHealth": target["evaluateTargetHealth"],
+        }
+        return record
+    return record | {"TTL": want.get("ttl") or 0, "ResourceRecords": [{"Value": each} for each in want["records"]]}
+
+
+def _full_name(cloud: Cloud, zone: str, name: str) -> str:
+    """A name is given in full or within its zone; records are kept in full."""
+    apex = cloud("route53:GetHostedZone", Id=zone)["HostedZone"]["Name"].rstrip(".")
+    name = name.rstrip(".").lower()
+    return name if name == apex or name.endswith(f".{apex}") else f"{name}.{apex}".lstrip(".")
+
+
+def _create_record(cloud: Cloud, want: State) -> str:
+    _change(cloud, want["zoneId"], ("UPSERT" if want.get("allowOverwrite") else "CREATE", _record_set(cloud, want)))
+    return f"{want['zoneId']}_{want['name']}_{want['type']}"
+
+
+def _find_record(cloud: Cloud, zone: str, name: str, kind: str) -> Mapping[str, Any]:
+    full = _full_name(cloud, zone, name)
+    start = {"StartRecordName": full, "StartRecordType": kind, "MaxItems": "1"}
+    records = cloud("route53:ListResourceRecordSets", HostedZoneId=zone, **start)["ResourceRecordSets"]
+    found: Mapping[str, Any] = only(
+        each for each in records if each["Name"].rstrip(".").lower() == full and each["Type"] == kind
+    )
+    return found
+
+
+def _place_of_record(identity: str, state: State) -> tuple[str, str, str]:
+    if state.get("zoneId"):
+        return state["zoneId"], state["name"], state["type"]
+    zone, found, rest = identity.partition("_")
+    name, found, kind = rest.rpartition("_")
+    if not found:
+        raise StandInError(f"a record is imported by ZONEID_NAME_TYPE, not {identity!r}")
+    return zone, name, kind
+
+
+def _read_record(cloud: Cloud, identity: str, before: State) -> State:
+    zone, name, kind = _place_of_record(identity, before)
+    record = _find_record(cloud, zone, name, kind)
+    alias = record.get("AliasTarget")
+    return {
+        "zoneId": zone,
+        "name": name,
+        "type": kind,
+        "fqdn": record["Name"].rstrip("."),
+        "ttl": record.get("TTL"),
+        "records": [each["Value"] for each in _values(record)] or None,
+        "aliases": alias
+        and [
+            {
+                "name": alias["DNSName"].rstrip("."),
+                "zoneId": alias["HostedZoneId"],
+                "evaluateTargetHealth": alias["EvaluateTargetHealth"],
+            }
+        ],
+    }
+
+
+def _update_record(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
+    changes: list[tuple[str, Mapping[str, Any]]] = [("UPSERT", _record_set(cloud, want))]
+    if "type" in changed:
+        changes.insert(0, ("DELETE", _find_record(cloud, have["zoneId"], have["name"], have["type"])))
+    _change(cloud, want["zoneId"], *changes)
+
+
+def _delete_record(cloud: Cloud, identity: str, state: State) -> None:
+    place = _place_of_record(identity, state)
+    _change(cloud, place[0], ("DELETE", _find_record(cloud, *place)))
+
+
+ROWS = [
+    Row(
+        "aws:route53/zone:Zone",
+        inputs={
+            "name": text(REPLACES | COMPUTED, alike=lambda one, other: one.rstrip(".") == other.rstrip(".")),
+            "comment": text(default="Managed by Pulumi"),
+            "forceDestroy": flag(LOCAL, default=False),
+            "vpcs": blocks({"vpcId": text(REQUIRED), "vpcRegion": text(COMPUTED)}),
+            **TAGS,
+        },
+        outputs=["arn", "enableAcceleratedRecovery", "nameServers", "primaryNameServer", "zoneId"],
+        autoname=Autoname(),
+        create=_create_zone,
+        read=_read_zone,
+        update=_update_zone,
+        delete=_delete_zone,
+    ),
+    Row(
+        "aws:route53/record:Record",
+        inputs={
+            "zoneId": text(REQUIRED | REPLACES),
+            "name": text(REQUIRED | REPLACES),
+            "type": text(REQUIRED),
+            "ttl": number(),
+            "records": texts(),
+            "aliases": blocks(
+                {"name": text(REQUIRED), "zoneId": text(REQUIRED), "evaluateTargetHealth": flag(REQUIRED)},
+                kind="list",
+            ),
+            "allowOverwrite": flag(LOCAL, default=False),
+        },
+        outputs=["fqdn"],
+        create=_create_record,
+        read=_read_record,
+        update=_update_record,
+        delete=_delete_record,
+        check=exactly_one("records", "aliases"),
+    ),
+]

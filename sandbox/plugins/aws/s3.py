@@ -1,0 +1,301 @@
+"""S3: buckets and what is configured on them, one resource a concern as the API has it."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+
+from botocore.exceptions import ClientError  # type: ignore[import-untyped]
+
+from sandbox.plugins.aws.cloud import Cloud, StandInError, gone, pairs, plain, unpaired
+from sandbox.plugins.aws.props import (
+    COMPUTED,
+    LOCAL,
+    REPLACES,
+    REQUIRED,
+    Prop,
+    State,
+    block,
+    blocks,
+    flag,
+    number,
+    policy,
+    text,
+)
+from sandbox.plugins.aws.rows import REGION, TAGS, Autoname, Row
+
+BUCKET = {"bucket": text(REQUIRED | REPLACES)}
+
+
+def _create_bucket(cloud: Cloud, want: State) -> str:
+    where = {"LocationConstraint": cloud.region}
+    parameters: dict[str, Any] = {} if cloud.region == "us-east-1" else {"CreateBucketConfiguration": where}
+    if want.get("objectLockEnabled"):
+        parameters["ObjectLockEnabledForBucket"] = True
+    cloud("s3:CreateBucket", Bucket=want["bucket"], **parameters)
+    return str(want["bucket"])
+
+
+def _or_none(call: Any) -> Any:
+    try:
+        return call()
+    except ClientError as error:
+        if gone(error):
+            return None
+        raise
+
+
+def _read_bucket(cloud: Cloud, identity: str, before: State) -> State:
+    cloud("s3:HeadBucket", Bucket=identity)
+    where = cloud("s3:GetBucketLocation", Bucket=identity).get("LocationConstraint") or "us-east-1"
+    versioning = cloud("s3:GetBucketVersioning", Bucket=identity)
+    bucket_policy = _or_none(lambda: cloud("s3:GetBucketPolicy", Bucket=identity)["Policy"])
+    lock = _or_none(lambda: cloud("s3:GetObjectLockConfiguration", Bucket=identity)["ObjectLockConfiguration"])
+    return {
+        "bucket": identity,
+        "arn": f"arn:{cloud.partition()[0]}:s3:::{identity}",
+        "bucketDomainName": f"{identity}.s3.amazonaws.com",
+        "bucketNamespace": "global",
+        "bucketRegion": where,
+        "bucketRegionalDomainName": f"{identity}.s3.{where}.amazonaws.com",
+        "objectLockEnabled": bool(lock),
+        "policy": bucket_policy,
+        "versioning": {
+            "enabled": versioning.get("Status") == "Enabled",
+            "mfaDelete": versioning.get("MFADelete") == "Enabled",
+        },
+        "tagsAll": unpaired(_or_none(lambda: cloud("s3:GetBucketTagging", Bucket=identity)["TagSet"])),
+    }
+
+
+def _update_bucket(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
+    if want["tagsAll"]:
+        cloud("s3:PutBucketTagging", Bucket=identity, Tagging={"TagSet": pairs(want["tagsAll"])})
+    else:
+        cloud("s3:DeleteBucketTagging", Bucket=identity)
+
+
+def _delete_bucket(cloud: Cloud, identity: str, state: State) -> None:
+    if state.get("forceDestroy"):
+        _empty(cloud, identity)
+    cloud("s3:DeleteBucket", Bucket=identity)
+
+
+def _empty(cloud: Cloud, bucket: str) -> None:
+    """Delete every version of every object and give up unfinished uploads: a bucket goes only when empty."""
+    for upload in cloud.pages("s3:ListMultipartUploads", "Uploads", Bucket=bucket):
+        cloud("s3:AbortMultipartUpload", Bucket=bucket, Key=upload["Key"], UploadId=upload["UploadId"])
+    for kind in ("Versions", "DeleteMarkers"):
+        versions = list(cloud.pages("s3:ListObjectVersions", kind, Bucket=bucket))
+        objects = iter([{"Key": each["Key"], "VersionId": each["VersionId"]} for each in versions])
+        while batch := list(islice(objects, 1000)):
+            failed = cloud("s3:DeleteObjects", Bucket=bucket, Delete={"Objects": batch, "Quiet": True}).get("Errors")
+            if failed:
+                raise StandInError(f"s3:DeleteObjects: {bucket}/{failed[0]['Key']}: {failed[0].get('Message')}")
+
+
+def _created(put: Any) -> Any:
+    """What is configured on a bucket is made as it is changed: by putting the whole of it."""
+
+    def create(cloud: Cloud, want: State) -> str:
+        put(cloud, want["bucket"], {}, want, frozenset(want))
+        return str(want["bucket"])
+
+    return create
+
+
+def _delete_by(action: str) -> Any:
+    def delete(cloud: Cloud, identity: str, state: State) -> None:
+        cloud(action, Bucket=identity)
+
+    return delete
+
+
+def _put_versioning(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
+    status = want["versioningConfiguration"]["status"]
+    if status != "Disabled":
+        cloud("s3:PutBucketVersioning", Bucket=identity, VersioningConfiguration={"Status": status})
+    elif have.get("versioningConfiguration", {}).get("status") in ("Enabled", "Suspended"):
+        raise StandInError(f"versioning of bucket {identity} cannot be disabled once it was on: use Suspended")
+
+
+def _read_versioning(cloud: Cloud, identity: str, before: State) -> State:
+    answer = cloud("s3:GetBucketVersioning", Bucket=identity)
+    configuration = {"status": answer.get("Status", "Disabled"), "mfaDelete": answer.get("MFADelete", "")}
+    return {"bucket": identity, "versioningConfiguration": configuration}
+
+
+def _suspend_versioning(cloud: Cloud, identity: str, state: State) -> None:
+    if _read_versioning(cloud, identity, state)["versioningConfiguration"]["status"] == "Enabled":
+        cloud("s3:PutBucketVersioning", Bucket=identity, VersioningConfiguration={"Status": "Suspended"})
+
+
+def _put_encryption(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
+    cloud("s3:PutBucketEncryption", {"serverSideEncryptionConfiguration": want}, Bucket=identity)
+
+
+def _read_encryption(cloud: Cloud, identity: str, before: State) -> State:
+    answer = cloud("s3:GetBucketEncryption", Bucket=identity)
+    return {"bucket": identity, "rules": plain(answer["ServerSideEncryptionConfiguration"]["Rules"])}
+
+
+def _put_access_block(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
+    cloud("s3:PutPublicAccessBlock", {"publicAccessBlockConfiguration": want}, Bucket=identity)
+
+
+def _read_access_block(cloud: Cloud, identity: str, before: State) -> State:
+    answer = cloud("s3:GetPublicAccessBlock", Bucket=identity)
+    return {"bucket": identity, **plain(answer["PublicAccessBlockConfiguration"])}
+
+
+def _put_policy(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
+    cloud("s3:PutBucketPolicy", Bucket=identity, Policy=want["policy"])
+
+
+def _read_policy(cloud: Cloud, identity: str, before: State) -> State:
+    return {"bucket": identity, "policy": cloud("s3:GetBucketPolicy", Bucket=identity)["Policy"]}
+
+
+def _put_ownership(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
+    cloud("s3:PutBucketOwnershipControls", {"ownershipControls": {"rules": [want["rule"]]}}, Bucket=identity)
+
+
+def _read_ownership(cloud: Cloud, identity: str, before: State) -> State:
+    answer = cloud("s3:GetBucketOwnershipControls", Bucket=identity)
+    return {"bucket": identity, "rule": plain(answer["OwnershipControls"]["Rules"][0])}
+
+
+def _put_lifecycle(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
+    rules = [{"filter": {"prefix": ""}, **rule} if not rule.get("prefix") else rule for rule in want.get("rules") or []]
+    cloud("s3:PutBucketLifecycleConfiguration", {"lifecycleConfiguration": {"rules": rules}}, Bucket=identity)
+
+
+def _read_lifecycle(cloud: Cloud, identity: str, before: State) -> State:
+    answer = cloud("s3:GetBucketLifecycleConfiguration", Bucket=identity)
+    return {
+        "bucket": identity,
+        "rules": plain(answer["Rules"]),
+        "transitionDefaultMinimumObjectSize": "all_storage_classes_128K",
+    }
+
+
+RULE: dict[str, Prop] = {
+    "id": text(REQUIRED),
+    "status": text(REQUIRED),
+    "prefix": text(COMPUTED),
+    "filter": block(
+        {
+            "prefix": text(COMPUTED),
+            "objectSizeGreaterThan": number(COMPUTED),
+            "objectSizeLessThan": number(COMPUTED),
+            "tag": block({"key": text(REQUIRED), "value": text(REQUIRED)}),
+        },
+        COMPUTED,
+    ),
+    "abortIncompleteMultipartUpload": block({"daysAfterInitiation": number()}),
+    "expiration": block({"date": text(), "days": number(COMPUTED), "expiredObjectDeleteMarker": flag(COMPUTED)}),
+    "noncurrentVersionExpiration": block({"newerNoncurrentVersions": number(), "noncurrentDays": number(REQUIRED)}),
+    "transitions": blocks({"date": text(), "days": number(COMPUTED), "storageClass": text(REQUIRED)}),
+}
+
+ROWS = [
+    Row(
+        "aws:s3/bucket:Bucket",
+        inputs={
+            "bucket": text(REPLACES | COMPUTED),
+            "forceDestroy": flag(LOCAL, default=False),
+            "objectLockEnabled": flag(REPLACES | COMPUTED),
+            **TAGS,
+            **REGION,
+        },
+        outputs=[
+            *("arn", "bucketDomainName", "bucketNamespace", "bucketPrefix", "bucketRegion"),
+            *("bucketRegionalDomainName", "policy", "versioning"),
+        ],
+        autoname=Autoname("bucket", limit=63, lower=True),
+        create=_create_bucket,
+        read=_read_bucket,
+        update=_update_bucket,
+        delete=_delete_bucket,
+    ),
+    Row(
+        "aws:s3/bucketVersioning:BucketVersioning",
+        inputs={
+            **BUCKET,
+            "versioningConfiguration": block({"status": text(REQUIRED), "mfaDelete": text(COMPUTED)}, REQUIRED),
+            **REGION,
+        },
+        outputs=[],
+        create=_created(_put_versioning),
+        read=_read_versioning,
+        update=_put_versioning,
+        delete=_suspend_versioning,
+        vanishes=False,
+    ),
+    Row(
+        "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration",
+        inputs={
+            **BUCKET,
+            "rules": blocks(
+                {
+                    "applyServerSideEncryptionByDefault": block(
+                        {"sseAlgorithm": text(REQUIRED), "kmsMasterKeyId": text(COMPUTED)}
+                    ),
+                    "bucketKeyEnabled": flag(COMPUTED),
+                },
+                REQUIRED,
+            ),
+            **REGION,
+        },
+        outputs=[],
+        create=_created(_put_encryption),
+        read=_read_encryption,
+        update=_put_encryption,
+        delete=_delete_by("s3:DeleteBucketEncryption"),
+        vanishes=False,
+    ),
+    Row(
+        "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock",
+        inputs={
+            **BUCKET,
+            "blockPublicAcls": flag(default=False),
+            "blockPublicPolicy": flag(default=False),
+            "ignorePublicAcls": flag(default=False),
+            "restrictPublicBuckets": flag(default=False),
+            "skipDestroy": flag(LOCAL),
+            **REGION,
+        },
+        outputs=[],
+        create=_created(_put_access_block),
+        read=_read_access_block,
+        update=_put_access_block,
+        delete=_delete_by("s3:DeletePublicAccessBlock"),
+    ),
+    Row(
+        "aws:s3/bucketPolicy:BucketPolicy",
+        inputs={**BUCKET, "policy": policy(REQUIRED), **REGION},
+        outputs=[],
+        create=_created(_put_policy),
+        read=_read_policy,
+        update=_put_policy,
+        delete=_delete_by("s3:DeleteBucketPolicy"),
+    ),
+    Row(
+        "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration",
+        inputs={**BUCKET, "rules": blocks(RULE, kind="list"), **REGION},
+        outputs=["expectedBucketOwner", "transitionDefaultMinimumObjectSize"],
+        create=_created(_put_lifecycle),
+        read=_read_lifecycle,
+        update=_put_lifecycle,
+        delete=_delete_by("s3:DeleteBucketLifecycle"),
+    ),
+    Row(
+        "aws:s3/bucketOwnershipControls:BucketOwnershipControls",
+        inputs={**BUCKET, "rule": block({"objectOwnership": text(REQUIRED)}, REQUIRED), **REGION},
+        outputs=[],
+        create=_created(_put_ownership),
+        read=_read_ownership,
+        update=_put_ownership,
+        delete=_delete_by("s3:DeleteBucketOwnershipControls"),
+    ),
+]

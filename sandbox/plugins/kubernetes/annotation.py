@@ -1,0 +1,26 @@
+"""The annotations by which a program tells the plugin how to treat an object."""
+
+from __future__ import annotations
+
+from sandbox.kubeapi import Object
+
+AUTONAMED = "pulumi.com/autonamed"
+DELETION_PROPAGATION = "pulumi.com/deletionPropagationPolicy"
+FIELD_MANAGER = "pulumi.com/patchFieldManager"
+PATCH_FORCE = "pulumi.com/patchForce"
+REPLACE_UNREADY = "pulumi.com/replaceUnready"
+SKIP_AWAIT = "pulumi.com/skipAwait"
+TIMEOUT = "pulumi.com/timeoutSeconds"
+WAIT_FOR = "pulumi.com/waitFor"
+
+
+def get(obj: Object, name: str) -> str:
+    """The annotation's value; empty when it is not there or not known yet."""
+    metadata = obj.get("metadata")
+    given = metadata.get("annotations") if isinstance(metadata, dict) else None
+    value = given.get(name) if isinstance(given, dict) else None
+    return value if isinstance(value, str) else ""
+
+
+def is_true(obj: Object, name: str) -> bool:
+    return get(obj, name) == "true"

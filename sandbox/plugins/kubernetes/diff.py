@@ -1,0 +1,190 @@
+"""What changes between an object as it is and as the program wants it, and which changes force a replacement."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sandbox.kubeapi import Object
+from sandbox.plugins.kubernetes.values import UNKNOWN
+
+Path = tuple[str | int, ...]
+
+_VOLUME_SOURCES = (
+    "awsElasticBlockStore azureDisk azureFile cephfs cinder csi fc flexVolume flocker gcePersistentDisk glusterfs "
+    "hostPath iscsi local nfs photonPersistentDisk portworxVolume quobyte rbd scaleIO storageos vsphereVolume"
+)
+_POD_FIELDS = (
+    "affinity automountServiceAccountToken dnsConfig dnsPolicy enableServiceLinks hostAliases hostIPC hostNetwork "
+    "hostPID hostname imagePullSecrets nodeName nodeSelector overhead preemptionPolicy priority priorityClassName "
+    "readinessGates restartPolicy runtimeClassName schedulerName securityContext serviceAccount serviceAccountName "
+    "shareProcessNamespace subdomain terminationGracePeriodSeconds volumes"
+)
+_CONTAINER_FIELDS = (
+    "args command env image imagePullPolicy lifecycle livenessProbe ports readinessProbe resources securityContext "
+    "stdin stdinOnce terminationMessagePath terminationMessagePolicy tty volumeDevices volumeMounts workingDir"
+)
+# What the published plugin replaces an object for, besides its name and namespace; "*" is any list item.
+_REPLACE: dict[tuple[str, str], list[str]] = {
+    ("apps/v1", "DaemonSet"): ["spec.selector"],
+    ("batch/v1", "Job"): ["spec.completions", "spec.parallelism", "spec.selector", "spec.template"],
+    ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"): ["roleRef"],
+    ("rbac.authorization.k8s.io/v1", "RoleBinding"): ["roleRef"],
+    ("storage.k8s.io/v1", "StorageClass"): ["parameters", "provisioner"],
+    ("v1", "ConfigMap"): ["data", "binaryData"],
+    ("v1", "PersistentVolume"): [f"spec.{source}" for source in _VOLUME_SOURCES.split()],
+    ("v1", "PersistentVolumeClaim"): [
+        "spec.accessModes",
+        "spec.selector",
+        "spec.storageClassName",
+        "spec.volumeName",
+    ],
+    ("v1", "Pod"): [
+        *(f"spec.{name}" for name in _POD_FIELDS.split()),
+        *(f"spec.{group}.*.{name}" for group in ("containers", "initContainers") for name in _CONTAINER_FIELDS.split()),
+    ],
+    ("v1", "Secret"): ["type", "stringData", "data"],
+}
+
+
+@dataclass(frozen=True)
+class Change:
+    """One difference, at one path."""
+
+    path: Path
+    kind: Literal["ADD", "DELETE", "UPDATE"]
+    new: Any = None
+
+    def __str__(self) -> str:
+        return format_path(self.path)
+
+
+def replaces(change: Change, api_version: str, kind: str, configmap_mutable: bool = False) -> bool:
+    """Whether the published plugin makes the object anew for this change."""
+    fields = [] if kind == "ConfigMap" and configmap_mutable else _REPLACE.get((api_version, kind), [])
+    for field in ["metadata.name", "metadata.namespace", *fields]:
+        pattern = field.split(".")
+        if len(change.path) >= len(pattern):
+            if all(want in ("*", have) for want, have in zip(pattern, change.path, strict=False)):
+                return True
+        elif list(change.path) == pattern[: len(change.path)] and _holds(change.new, pattern[len(change.path) :]):
+            return True
+    return False
+
+
+def _holds(value: Any, keys: list[str]) -> bool:
+    for key in keys:
+        if not isinstance(value, dict) or key not in value:
+            return False
+        value = value[key]
+    return True
+
+
+def format_path(path: Path) -> str:
+    """A path in Pulumi's notation."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif any(mark in part for mark in '."[]'):
+            text += '["' + part.replace('"', '\\"') + '"]'
+        else:
+            text += f".{part}" if text else part
+    return text
+
+
+def prune(live: Any, inputs: Any) -> Any:
+    """The live value cut down to the fields the program gave, so that the cluster's own fields are no difference."""
+    if isinstance(live, dict) and isinstance(inputs, dict):
+        return {key: prune(value, inputs[key]) for key, value in live.items() if key in inputs}
+    if isinstance(live, list) and isinstance(inputs, list):
+        return [prune(value, inputs[at]) for at, value in enumerate(live[: len(inputs)])]
+    return live
+
+
+def changes(pruned: Any, new: Any, live: Any, path: Path = ()) -> list[Change]:
+    """The differences from the pruned live object to the new inputs; `live` is the unpruned one."""
+    if new is UNKNOWN:
+        if isinstance(pruned, dict) and pruned:
+            # As the published plugin has it: each field may be gone or different, so each counts by itself.
+            return [change for key in pruned for change in changes(pruned[key], UNKNOWN, None, (*path, key))]
+        return [Change(path, "UPDATE", new)]
+    if isinstance(pruned, dict) and isinstance(new, dict):
+        found = []
+        full = live if isinstance(live, dict) else {}
+        for key in sorted(pruned.keys() | new.keys()):
+            here = (*path, key)
+            if key not in new:
+                found.append(Change(here, "DELETE"))
+            elif key in pruned:
+                found += changes(pruned[key], new[key], full.get(key), here)
+            elif not (_is_zero(new[key]) and key not in full):
+                found.append(Change(here, "ADD", new[key]))
+        return found
+    if isinstance(pruned, list) and isinstance(new, list):
+        found = []
+        for at in range(max(len(pruned), len(new))):
+            here = (*path, at)
+            if at >= len(new):
+                found.append(Change(here, "DELETE"))
+            elif at >= len(pruned):
+                found.append(Change(here, "ADD", new[at]))
+            else:
+                within = live[at] if isinstance(live, list) and at < len(live) else None
+                found += changes(pruned[at], new[at], within, here)
+        return found
+    if pruned == new or same_quantity(path, pruned, new):
+        return []
+    return [Change(path, "UPDATE", new)]
+
+
+def _is_zero(value: Any) -> bool:
+    """Whether the API server leaves the value out when it writes the object: `env: [{value: ""}]` comes back bare."""
+    return value is None or value is False or value in ("", 0, [], {})
+
+
+_QUANTITY = re.compile(r"([0-9.]+)([numkMGTPE]|[KMGTPE]i)?")
+_SCALE = {"n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
+_SCALE |= {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50, "Ei": 2.0**60}
+
+
+def same_quantity(path: Path, one: Any, other: Any) -> bool:
+    """Whether two resource amounts are one: the API server writes 1024Mi as 1Gi."""
+    if not {"limits", "requests", "capacity"} & set(path[-2:-1]):
+        return False
+    amounts = []
+    for value in (one, other):
+        match = _QUANTITY.fullmatch(str(value))
+        if not match:
+            return False
+        amounts.append(float(match[1]) * _SCALE[match[2] or ""])
+    return abs(amounts[0] - amounts[1]) <= 1e-9 * abs(amounts[0])
+
+
+_SERVERS_OWN = (
+    "creationTimestamp",
+    "deletionGracePeriodSeconds",
+    "deletionTimestamp",
+    "generation",
+    "managedFields",
+    "resourceVersion",
+    "uid",
+)
+
+
+def without_servers_own(obj: Object) -> Object:
+    """The object without the metadata that only the API server writes."""
+    if not isinstance(obj.get("metadata"), dict):
+        return obj
+    metadata = {key: value for key, value in obj["metadata"].items() if key not in _SERVERS_OWN}
+    return obj | {"metadata": metadata}
+
+
+def without_nulls(value: Any) -> Any:
+    """The value without what is null: to the API server that is the same as not given."""
+    if isinstance(value, dict):
+        return {key: without_nulls(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [without_nulls(item) for item in value]
+    return value

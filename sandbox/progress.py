@@ -1,0 +1,87 @@
+"""What the person at the terminal sees: a line a step, with its elapsed time and what is left of it."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+REDRAW_SECONDS = 0.2
+PLAIN_REPORT_SECONDS = 30.0
+BAR_WIDTH = 24
+
+
+def elapsed(seconds: float) -> str:
+    """A duration as a person says it: 0.4 s, 12 s, 3 min 05 s."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    return f"{int(seconds) // 60} min {int(seconds) % 60:02d} s"
+
+
+@dataclass
+class Step:
+    """One thing under way; `advance` and `note` change what its line says."""
+
+    title: str
+    started: float = field(default_factory=time.monotonic)
+    done: int = 0
+    total: int = 0
+    said: str = ""
+
+    def advance(self, count: int = 1) -> None:
+        self.done += count
+
+    def expect(self, total: int) -> None:
+        self.total, self.done = total, 0
+
+    def note(self, text: str) -> None:
+        self.said = text
+
+    def line(self) -> str:
+        text = f"{self.title}  {elapsed(time.monotonic() - self.started)}"
+        if self.total:
+            done = min(self.done, self.total)
+            filled = BAR_WIDTH * done // self.total
+            text += f"  [{'#' * filled}{'.' * (BAR_WIDTH - filled)}] {done} of {self.total}"
+        return f"{text}  {self.said}" if self.said else text
+
+
+@contextmanager
+def step(title: str) -> Iterator[Step]:
+    """Show a step while its block runs: redrawn on a terminal, now and then a plain line elsewhere."""
+    current = Step(title)
+    ended = threading.Event()
+    terminal = sys.stdout.isatty()
+    painter = threading.Thread(target=_paint, args=(current, ended, terminal), daemon=True)
+    painter.start()
+    mark = "failed"
+    try:
+        yield current
+        mark = "ok"
+    finally:
+        ended.set()
+        painter.join()
+        took = elapsed(time.monotonic() - current.started)
+        said = f"  {current.said}" if current.said else ""
+        print(f"{_CLEAR if terminal else ''}{mark:>6}  {title}  {took}{said}", flush=True)
+
+
+_CLEAR = "\r\x1b[2K"
+
+
+def _paint(current: Step, ended: threading.Event, terminal: bool) -> None:
+    while not ended.wait(REDRAW_SECONDS if terminal else PLAIN_REPORT_SECONDS):
+        if terminal:
+            sys.stdout.write(f"{_CLEAR}   ...  {current.line()}"[:160])
+        else:
+            sys.stdout.write(f"   ...  {current.line()}\n")
+        sys.stdout.flush()
+
+
+def say(text: str) -> None:
+    print(f"        {text}", flush=True)

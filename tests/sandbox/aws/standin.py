@@ -1,0 +1,134 @@
+"""The engine's side of the conversation with a provider plugin, for tests that drive one without the engine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import grpc  # type: ignore[import-untyped]
+from google.protobuf import struct_pb2  # type: ignore[import-untyped]
+from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc, status_pb2
+
+from sandbox.plugins.aws import wire
+
+
+class Refused(Exception):  # noqa: N818
+    """A Check that found failures: what a user would read."""
+
+
+@dataclass
+class Resource:
+    """What the engine remembers of a resource."""
+
+    type: str
+    name: str
+    id: str
+    inputs: dict[str, Any]
+    state: dict[str, Any]
+
+
+class Plugin:
+    """A running plugin, spoken to as the engine does."""
+
+    def __init__(self, config: dict[str, Any], command: tuple[str, ...] = ("-m", "sandbox.plugins.aws")) -> None:
+        self.process = subprocess.Popen([sys.executable, *command, "127.0.0.1:0"], stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout
+        self.channel = grpc.insecure_channel(f"127.0.0.1:{int(self.process.stdout.readline())}")
+        self.stub = provider_pb2_grpc.ResourceProviderStub(self.channel)
+        self.stub.Configure(provider_pb2.ConfigureRequest(args=wire.write(config), acceptSecrets=True))
+
+    def close(self) -> None:
+        self.channel.close()
+        self.process.terminate()
+        self.process.wait(10)
+
+    @staticmethod
+    def urn(kind: str, name: str) -> str:
+        return f"urn:pulumi:test::test::{kind}::{name}"
+
+    def check(self, kind: str, name: str, inputs: dict[str, Any], olds: dict[str, Any] | None = None) -> dict[str, Any]:
+        request = provider_pb2.CheckRequest(
+            urn=self.urn(kind, name), olds=wire.write(olds or {}), news=wire.write(inputs), randomSeed=b"seed"
+        )
+        answer = self.stub.Check(request)
+        if answer.failures:
+            raise Refused("; ".join(f"{each.property}: {each.reason}" for each in answer.failures))
+        return wire.read(answer.inputs)
+
+    def diff(self, resource: Resource, inputs: dict[str, Any], ignore: tuple[str, ...] = ()) -> Any:
+        news = self.check(resource.type, resource.name, inputs, resource.inputs)
+        return self.stub.Diff(
+            provider_pb2.DiffRequest(
+                id=resource.id,
+                urn=self.urn(resource.type, resource.name),
+                olds=wire.write(resource.state),
+                news=wire.write(news),
+                old_inputs=wire.write(resource.inputs),
+                ignoreChanges=list(ignore),
+            )
+        )
+
+    def changes(self, resource: Resource, inputs: dict[str, Any]) -> dict[str, str]:
+        """The detailed differences, path by path."""
+        kinds = provider_pb2.PropertyDiff.Kind
+        return {path: kinds.Name(each.kind) for path, each in self.diff(resource, inputs).detailedDiff.items()}
+
+    def preview(self, kind: str, name: str, inputs: dict[str, Any]) -> dict[str, Any]:
+        news = self.check(kind, name, inputs)
+        request = provider_pb2.CreateRequest(urn=self.urn(kind, name), properties=wire.write(news), preview=True)
+        return wire.read(self.stub.Create(request).properties)
+
+    def create(self, kind: str, name: str, inputs: dict[str, Any]) -> Resource:
+        news = self.check(kind, name, inputs)
+        answer = self.stub.Create(provider_pb2.CreateRequest(urn=self.urn(kind, name), properties=wire.write(news)))
+        return Resource(kind, name, answer.id, news, wire.read(answer.properties))
+
+    def update(self, resource: Resource, inputs: dict[str, Any]) -> Resource:
+        news = self.check(resource.type, resource.name, inputs, resource.inputs)
+        request = provider_pb2.UpdateRequest(
+            id=resource.id,
+            urn=self.urn(resource.type, resource.name),
+            olds=wire.write(resource.state),
+            news=wire.write(news),
+            old_inputs=wire.write(resource.inputs),
+        )
+        state = wire.read(self.stub.Update(request).properties)
+        return Resource(resource.type, resource.name, resource.id, news, state)
+
+    def read(self, resource: Resource) -> Resource | None:
+        request = provider_pb2.ReadRequest(
+            id=resource.id,
+            urn=self.urn(resource.type, resource.name),
+            properties=wire.write(resource.state),
+            inputs=wire.write(resource.inputs),
+        )
+        answer = self.stub.Read(request)
+        if not answer.id:
+            return None
+        state, inputs = wire.read(answer.properties), wire.read(answer.inputs)
+        return Resource(resource.type, resource.name, answer.id, inputs, state)
+
+    def imported(self, kind: str, name: str, identity: str) -> Resource | None:
+        return self.read(Resource(kind, name, identity, {}, {}))
+
+    def delete(self, resource: Resource) -> None:
+        urn = self.urn(resource.type, resource.name)
+        request = provider_pb2.DeleteRequest(id=resource.id, urn=urn, properties=wire.write(resource.state))
+        self.stub.Delete(request)
+
+    def invoke(self, token: str, **args: Any) -> dict[str, Any]:
+        answer = self.stub.Invoke(provider_pb2.InvokeRequest(tok=token, args=wire.write(args)))
+        if answer.failures:
+            raise Refused("; ".join(f"{each.property}: {each.reason}" for each in answer.failures))
+        returned: struct_pb2.Struct = getattr(answer, "return")
+        return wire.read(returned)
+
+
+def unfinished(error: grpc.RpcError) -> provider_pb2.ErrorResourceInitFailed:
+    """What the engine is told to remember of a resource whose creation or update did not end well."""
+    trailer = dict(error.trailing_metadata())["grpc-status-details-bin"]
+    detail = provider_pb2.ErrorResourceInitFailed()
+    assert status_pb2.Status.FromString(trailer).details[0].Unpack(detail)
+    return detail
