@@ -2,17 +2,26 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-OURS := __main__.py infra workloads tests bench
+OURS := __main__.py infra workloads sandbox tests bench
 
 .DEFAULT_GOAL := help
-.PHONY: help venv lint types unit test bench lock
+.PHONY: help sandbox sandbox-status sandbox-down venv lint types unit test bench lock
 
 help: ## what can be made here
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
+sandbox: venv ## the same program on this machine, with no account: AWS, Kubernetes, `pulumi up`
+	$(BIN)/python -m sandbox up
+
+sandbox-status: venv ## what runs of it, since when, with pids and ports
+	$(BIN)/python -m sandbox status
+
+sandbox-down: venv ## `pulumi destroy`, then stop all: nothing is left
+	$(BIN)/python -m sandbox down
+
 venv: $(VENV)/.installed ## the Python environment, as pinned
 
-$(VENV)/.installed: requirements.txt requirements-dev.txt constraints.txt
+$(VENV)/.installed: requirements.txt requirements-dev.txt constraints.txt sandbox/constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	@touch $@

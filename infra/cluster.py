@@ -92,7 +92,11 @@ class Cluster(pulumi.ComponentResource):
         cluster_role, cluster_attachments = self._role("cluster", "eks.amazonaws.com", CLUSTER_POLICIES)
         # Made by us, or EKS makes one that keeps every line for ever and outlives destroy.
         logs = aws.cloudwatch.LogGroup(
-            "cluster-logs", name=f"/aws/eks/{name}/cluster", retention_in_days=LOG_DAYS, opts=child
+            "cluster-logs",
+            name=settings.log_group,
+            retention_in_days=LOG_DAYS,
+            kms_key_id=encryption.key.arn,
+            opts=child,
         )
         self.cluster = aws.eks.Cluster(
             "eks",

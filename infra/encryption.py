@@ -41,7 +41,7 @@ USE = (
 )
 
 
-def key_policy(account: str, partition: str, region: str) -> list[Statement]:
+def key_policy(account: str, partition: str, region: str, log_group: str) -> list[Statement]:
     """Who may do what with the key. In a key policy the resource "*" is the key itself: AWS has no other."""
     root = f"arn:{partition}:iam::{account}:root"
     scaling = (
@@ -50,6 +50,9 @@ def key_policy(account: str, partition: str, region: str) -> list[Statement]:
     for_aws = {"Bool": {"kms:GrantIsForAWSResource": "true"}}
     # By condition: KMS refuses a principal that does not exist yet, and a new account has no such role.
     by_scaling = {"StringEquals": {"aws:PrincipalArn": scaling}}
+
+    logs = f"arn:{partition}:logs:{region}:{account}:log-group:{log_group}"
+    for_logs = {"ArnEquals": {"kms:EncryptionContext:aws:logs:arn": logs}}
 
     def through(service: str) -> dict[str, dict[str, str]]:
         endpoint = f"{service}.{region}.amazonaws.com"
@@ -61,6 +64,7 @@ def key_policy(account: str, partition: str, region: str) -> list[Statement]:
         allow("Eks", ("kms:CreateGrant",), "*", for_aws, {"AWS": root}),
         allow("Efs", (*USE, "kms:CreateGrant"), "*", through("elasticfilesystem"), {"AWS": root}),
         allow("S3", USE, "*", through("s3"), {"AWS": root}),
+        allow("Logs", USE, "*", for_logs, {"Service": f"logs.{region}.amazonaws.com"}),
         allow("WorkerDisks", USE, "*", by_scaling, {"AWS": "*"}),
         allow("WorkerDiskGrants", ("kms:CreateGrant",), "*", {**by_scaling, **for_aws}, {"AWS": "*"}),
     ]
@@ -73,10 +77,12 @@ class Encryption(pulumi.ComponentResource):
         super().__init__("paddle:infra:Encryption", "encryption", None, opts)
         self.key = aws.kms.Key(
             "key",
-            description=f"{settings.cluster_name}: Kubernetes secrets, file system, bucket and workers' disks",
+            description=f"{settings.cluster_name}: Kubernetes secrets, logs, file system, bucket and workers' disks",
             enable_key_rotation=True,
             deletion_window_in_days=30 if settings.retain_data else 7,
-            policy=document(*key_policy(offer.account, offer.partition, settings.region)),
+            policy=document(
+                *key_policy(offer.account, offer.partition, settings.region, settings.log_group),
+            ),
             opts=pulumi.ResourceOptions(parent=self, protect=settings.retain_data),
         )
         aws.kms.Alias(

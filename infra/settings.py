@@ -127,6 +127,11 @@ class Settings:
         return str(self.aws.get("region", ""))
 
     @property
+    def log_group(self) -> str:
+        """Where EKS writes the control plane's logs; it takes no other name."""
+        return f"/aws/eks/{self.cluster_name}/cluster"
+
+    @property
     def all_tags(self) -> dict[str, str]:
         return {**self.tags, "project": self.project, "stack": self.stack}
 

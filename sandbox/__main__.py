@@ -1,4 +1,4 @@
-"""The command line: `python -m sandbox up`, `status`, `down`."""
+"""The command line: `python -m sandbox up`, `status`, `pulumi ...`, `down`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,13 @@ from sandbox.errors import SandboxError
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m sandbox", description="AWS and Kubernetes on this machine.")
-    commands = {"up": lifecycle.up, "down": lifecycle.down, "status": lifecycle.status}
-    parser.add_argument("command", choices=commands, help="up: start all and run the program; down: leave nothing")
     parser.add_argument("--stack", default="local", help="the stack to run (default: local)")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands.add_parser("up", help="start what does not run, then run the program")
+    commands.add_parser("down", help="destroy what the program made, then stop all: nothing is left")
+    commands.add_parser("status", help="what runs, since when, with pids and ports")
+    engine = commands.add_parser("pulumi", help="any command of the engine on the stack that runs, such as `preview`")
+    engine.add_argument("arguments", nargs=argparse.REMAINDER)
     given = parser.parse_args(arguments)
 
     def interrupt(number: int, frame: FrameType | None) -> None:
@@ -25,7 +29,11 @@ def main(arguments: Sequence[str]) -> int:
 
     signal.signal(signal.SIGTERM, interrupt)
     try:
-        return commands[given.command](given.stack)
+        if given.command == "up":
+            return lifecycle.up(given.stack)
+        if given.command == "pulumi":
+            return lifecycle.pulumi(given.stack, given.arguments or ["help"])
+        return lifecycle.down() if given.command == "down" else lifecycle.status()
     except SandboxError as error:
         print(f"sandbox: {error}", file=sys.stderr)
     except KeyboardInterrupt:

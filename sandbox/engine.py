@@ -17,7 +17,8 @@ from sandbox import processes
 from sandbox.errors import SandboxError
 from sandbox.services import CHECKOUT, clean
 
-PACKAGES = {"aws": "pulumi-aws", "kubernetes": "pulumi-kubernetes"}
+# The engine's commands that take a stack file.
+CONFIGURED = ("up", "preview", "refresh", "destroy", "config", "import")
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ class Engine:
 
     def _command(self, *arguments: str) -> list[str]:
         named = [] if arguments[:2] == ("stack", "init") else ["--stack", self.stack]
-        configured = [] if arguments[0] == "stack" else ["--config-file", str(self.config)]
+        configured = ["--config-file", str(self.config)] if arguments[0] in CONFIGURED else []
         return ["pulumi", *arguments, *named, *configured]
 
     def _checkpoint(self) -> Path:

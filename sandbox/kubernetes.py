@@ -32,7 +32,6 @@ conditions:
 capacity: {cpu: "64", memory: 256Gi, ephemeral-storage: 256Gi, pods: "110"}
 allocatable: {cpu: "64", memory: 256Gi, ephemeral-storage: 256Gi, pods: "110"}
 addresses:
-- {type: Hostname, address: {{ .metadata.name | Quote }}}
 - {type: InternalIP, address: {{ index .metadata.annotations "sandbox/address" | Quote }}}
 nodeInfo:
   {architecture: amd64, operatingSystem: linux, kubeletVersion: kwok, kernelVersion: "", osImage: "", machineID: "",

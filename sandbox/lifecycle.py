@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,10 +46,6 @@ def up(name: str) -> int:
     with _alone():
         sandbox = _assemble(stack.load(name))
         endpoint = _start(sandbox)
-        settled = sandbox.settled.exists()
-        sandbox.settled.unlink(missing_ok=True)
-        if not settled and sandbox.engine.resources():
-            _refresh(sandbox)
         code = sandbox.engine.show("up", "--yes", "--skip-preview", "--suppress-outputs")
         if code:
             raise SandboxError(f"`pulumi up` failed; the reason is above, logs of the pods are in {FOLDER / 'node'}")
@@ -59,7 +55,7 @@ def up(name: str) -> int:
     return 0
 
 
-def down(name: str) -> int:
+def down() -> int:
     """Destroy every stack that was made, then stop and remove all that `up` started."""
     if not FOLDER.exists():
         print("no sandbox here: nothing to stop")
@@ -69,10 +65,6 @@ def down(name: str) -> int:
             sandbox = _assemble(stack.load(made))
             if sandbox.engine.resources():
                 _start(sandbox)
-                settled = sandbox.settled.exists()
-                sandbox.settled.unlink(missing_ok=True)
-                if not settled:
-                    _refresh(sandbox)
                 if sandbox.engine.show("destroy", "--yes", "--skip-preview", "--suppress-outputs"):
                     raise SandboxError(
                         f"`pulumi destroy` of {made} failed; the reason is above, and nothing was stopped"
@@ -85,7 +77,15 @@ def down(name: str) -> int:
     return 0
 
 
-def status(name: str) -> int:
+def pulumi(name: str, arguments: Sequence[str]) -> int:
+    """Any command of the engine, on the stack that runs here."""
+    sandbox = _assemble(stack.load(name))
+    if not sandbox.engine.config.exists():
+        raise SandboxError(f"{name} was not started here: run `make sandbox` first")
+    return sandbox.engine.show(*arguments)
+
+
+def status() -> int:
     """What runs, since when, with pids and ports."""
     rows: list[tuple[str, str, str, str]] = []
     for part in ("aws", "node", "engine"):
@@ -147,6 +147,10 @@ def _start(sandbox: Sandbox) -> str:
         with step("worker nodes"):
             sandbox.services.start_node(sandbox.kubernetes.kubeconfig, endpoint)
     stack.write(sandbox.stack, sandbox.engine.config, endpoint, sandbox.kubernetes.kubeconfig, sandbox.engine.salt)
+    if sandbox.settled.exists():
+        sandbox.settled.unlink()
+    elif sandbox.engine.resources():
+        _refresh(sandbox)
     return endpoint
 
 

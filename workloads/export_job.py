@@ -31,7 +31,9 @@ class ExportJob(pulumi.ComponentResource):
     ) -> None:
         super().__init__("paddle:workloads:ExportJob", "export", None, opts)
         child = pulumi.ResourceOptions(parent=self)
-        rules: list[k8s.rbac.v1.PolicyRuleArgsDict] = [{"api_groups": ["batch"], "resources": ["jobs"], "verbs": READ}]
+        rules: list[k8s.rbac.v1.PolicyRuleArgsDict] = [
+            {"api_groups": ["batch"], "resources": ["jobs"], "resource_names": [settings.job.name], "verbs": READ}
+        ]
         account = ServiceAccount(EXPORT_ACCOUNT, namespace, child, rules, aws_role)
         shipped = scripts.Scripts(
             "paddle-export-scripts",

@@ -12,6 +12,7 @@ from workloads.volume import POD_VOLUME, Volume
 
 ACCOUNT = "paddle-trainer"
 MOUNT = "/home/jobpath"
+SCRIPTS = ("launch.py", "gang.py", "kube.py", "pod_settings.py", "training.py", "volume.py")
 
 
 class TrainingJob(pulumi.ComponentResource):
@@ -34,7 +35,7 @@ class TrainingJob(pulumi.ComponentResource):
         shipped = scripts.Scripts(
             "paddle-trainer-scripts",
             namespace,
-            {name: scripts.TRAINER / name for name in ("kube.py", "launch.py")},
+            {name: scripts.TRAINER / name for name in SCRIPTS},
             child,
         )
         spec = training_job_spec(settings, account.name, volume.pod_volume, shipped.volume, data.name)

@@ -15,7 +15,7 @@ from sandbox.node.run import watched
 
 
 def serve_logs(machine: Machine, address: str) -> ThreadingHTTPServer:
-    """Serve on a free port of the address, to those who have a certificate of the cluster, as the API server has."""
+    """Serve on a free port of the address, with the only certificate at hand; the API server does not verify it."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -52,8 +52,6 @@ def serve_logs(machine: Machine, address: str) -> ThreadingHTTPServer:
     if pair:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         load_pair(context, *pair)
-        context.load_verify_locations(cadata=machine.api.certificate_authority())
-        context.verify_mode = ssl.CERT_REQUIRED
         server.socket = context.wrap_socket(server.socket, server_side=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return server

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from sandbox.kubeapi import NODE, POD, STRATEGIC, ApiError, Object, UnreachableError
 from sandbox.node.logs import serve_logs
-from sandbox.node.pod import OVER, Machine, PodRunner, delete_now
+from sandbox.node.pod import Machine, PodRunner, delete_now
 from sandbox.node.run import end_processes, locks, watched
+from sandbox.node.status import OVER
 
 KWOK_NODE = "kwok.x-k8s.io/node"
 _STOP_SECONDS = 5.0

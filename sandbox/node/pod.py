@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import shutil
 import signal
 import subprocess
@@ -15,19 +14,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox.kubeapi import POD, STRATEGIC, Api, ApiError, Object, UnreachableError, rfc3339
+from sandbox.kubeapi import POD, STRATEGIC, Api, ApiError, Object, UnreachableError
 from sandbox.node.environment import command, variables
 from sandbox.node.place import NotYetError, Place, UnsupportedError
-from sandbox.node.run import Run, backoff, end_processes, lost, read_json, tail
+from sandbox.node.run import Run, backoff, end_processes, lost, read_json, write_json
+from sandbox.node.status import OVER, Seen, pod_status, restarts
 from sandbox.node.volumes import IAM_TOKEN_FOLDER, Volume, Volumes, hosts_file, write
 
 TICK_SECONDS = 0.1
+IDLE_SECONDS = 1.0
 RETRY_SECONDS = 2.0
-_MESSAGE_BYTES, _MESSAGE_LINES = 2048, 80
 _WATCHER = Path(__file__).with_name("container.py")
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_FALLBACK = "FallbackToLogsOnError"
-OVER = ("Succeeded", "Failed")
 
 # What a container may ask for here; the rest is refused, but for _IGNORED, which a plain process can do without.
 _OBEYED = {
@@ -116,18 +114,13 @@ class PodRunner:
 
     def _work(self) -> None:
         while not self.detached:
-            self.wake.wait(TICK_SECONDS)
+            self.wake.wait(TICK_SECONDS if self.sent.get("phase") not in OVER else IDLE_SECONDS)
             self.wake.clear()
             try:
                 if self._look():
                     break
-            except ApiError as problem:
-                if problem.code in (404, 409):
-                    self.forgotten = True
-                else:
-                    self._trouble("NodeError", str(problem))
-            except (UnreachableError, OSError) as problem:
-                self._trouble("NodeError", str(problem))
+            except (ApiError, UnreachableError, OSError) as problem:
+                self._trouble("ContainerCreating", str(problem))
         if not self.detached:
             end_processes(self.folder)
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -187,18 +180,18 @@ class PodRunner:
     def _record_loss(self) -> None:
         for container in self._containers():
             folder = self.folder / "containers" / container["name"] / "0"
-            write(folder / "exit.json", json.dumps(lost(None)).encode(), 0o644)
+            write_json(folder / "exit.json", lost(None))
         self.lost = False
-
-    def _restarts(self, ended: Object, init: bool) -> bool:
-        policy = self.pod["spec"].get("restartPolicy", "Always")
-        return policy != "Never" and (ended["code"] != 0 or (policy == "Always" and not init))
 
     def _start_if_due(self, container: Object, init: bool) -> None:
         runs = self._runs(container)
         if runs:
             ended = runs[-1].ended()
-            if ended is None or not self._restarts(ended, init) or time.time() < ended["finished"] + backoff(len(runs)):
+            if (
+                ended is None
+                or not restarts(self.pod, ended, init)
+                or time.time() < ended["finished"] + backoff(len(runs))
+            ):
                 return
         self._start(container, len(runs))
 
@@ -207,11 +200,14 @@ class PodRunner:
             raise UnsupportedError(f"container {container['name']}: {', '.join(unknown)} is not supported")
         folder = self.folder / "containers" / container["name"] / str(number)
         spec = self._spec(container, folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        write(folder / "spec.json", json.dumps(spec).encode(), 0o600)
-        Path(spec["log"]).parent.mkdir(parents=True, exist_ok=True)
+        for needed in (folder, self.folder / "home", self.folder / "tmp", Path(spec["log"]).parent):
+            needed.mkdir(parents=True, exist_ok=True)
+        write(self.folder / "hosts", hosts_file(self.place, self._hostname), 0o644)
+        write(folder / "message", b"", 0o666)
+        write_json(folder / "spec.json", spec)
+        Path(spec["log"]).touch()
         with (folder / "lock").open("a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX)
             subprocess.Popen(
                 [sys.executable, "-S", str(_WATCHER), str(folder), str(lock.fileno())],
                 pass_fds=[lock.fileno()],
@@ -222,31 +218,30 @@ class PodRunner:
 
     def _spec(self, container: Object, folder: Path) -> Object:
         spec, metadata = self.pod["spec"], self.pod["metadata"]
-        hostname = spec.get("hostname") or metadata["name"]
         env = variables(self.place, container)
-        private = {name: self.folder / name for name in ("home", "tmp")}
-        for path in private.values():
-            path.mkdir(parents=True, exist_ok=True)
-        ours = {"HOME": str(private["home"]), "TMPDIR": str(private["tmp"]), "HOSTNAME": hostname, "LANG": "C.UTF-8"}
-        ours |= {"PATH": f"{self.machine.path}:{_SYSTEM_PATH}", "AWS_ENDPOINT_URL": self.machine.endpoint}
+        ours = {"HOME": str(self.folder / "home"), "TMPDIR": str(self.folder / "tmp"), "HOSTNAME": self._hostname}
+        ours |= {"PATH": f"{self.machine.path}:{_SYSTEM_PATH}", "LANG": "C.UTF-8"}
+        ours |= {"AWS_ENDPOINT_URL": self.machine.endpoint}
         env = {key: value for key, value in ours.items() if value} | self.role[0] | env
         mounts = [self._mount(mount) for mount in container.get("volumeMounts") or []]
         if self.role[1]:
             mounts.append({"source": str(self.role[1].folder), "target": IAM_TOKEN_FOLDER, "readonly": True})
-        message = folder / "message"
-        write(message, b"", 0o666)
-        write(self.folder / "hosts", hosts_file(self.place, hostname), 0o644)
-        mounts.append({"source": str(message), "target": _message_path(container), "readonly": False})
+        message = container.get("terminationMessagePath") or "/dev/termination-log"
+        mounts.append({"source": str(folder / "message"), "target": message, "readonly": False})
         mounts.append({"source": str(self.folder / "hosts"), "target": "/etc/hosts", "readonly": False})
         log = self.machine.log_folder(metadata["namespace"], metadata["name"], self.uid)
         return {
             "argv": command(container, env),
             "env": env,
             "cwd": container.get("workingDir") or "/",
-            "hostname": "" if spec.get("hostNetwork") else hostname,
+            "hostname": "" if spec.get("hostNetwork") else self._hostname,
             "log": str(log / container["name"] / f"{folder.name}.log"),
             "mounts": mounts,
         }
+
+    @property
+    def _hostname(self) -> str:
+        return str(self.pod["spec"].get("hostname") or self.pod["metadata"]["name"])
 
     def _mount(self, mount: Object) -> Object:
         if unknown := sorted(mount.keys() - {"name", "mountPath", "readOnly", "recursiveReadOnly", "subPath"}):
@@ -290,136 +285,46 @@ class PodRunner:
     def _label(self) -> str:
         return f"{self.pod['metadata']['namespace']}/{self.pod['metadata']['name']}"
 
-    def _phase(self) -> str:
-        init = [runs[-1] if runs else None for runs in map(self._runs, self._containers("initContainers"))]
-        main = [runs[-1] if runs else None for runs in map(self._runs, self._containers())]
-        if any(run and run.ended() is None for run in init + main):
-            return "Running" if any(main) else "Pending"
-        ends = [run.ended() if run else None for run in init + main]
-        never = self.pod["spec"].get("restartPolicy") == "Never"
-        init_failed = never and any(end and end["code"] != 0 for end in ends[: len(init)])
-        if not self.is_stopping and not init_failed:
-            if None in ends:
-                return "Pending"
-            if any(end and self._restarts(end, init=False) for end in ends[len(init) :]):
-                return "Running"
-        return "Succeeded" if all(end and end["code"] == 0 for end in ends) and not self.late else "Failed"
-
     @property
     def is_stopping(self) -> bool:
         """Whether no container is started any more."""
         return self.stop_at is not None or self.late
 
-    def status(self) -> Object:
-        """The pod's status as it is now."""
-        phase = self._phase()
-        over = phase in OVER
-        init = [self._container_status(container, True) for container in self._containers("initContainers")]
-        main = [self._container_status(container, False) for container in self._containers()]
-        incomplete = [status["name"] for status in init if not status["ready"]]
-        unready = [status["name"] for status in main if not status["ready"]]
-        done = {"reason": "PodCompleted"} if phase == "Succeeded" else None
-        short = {"reason": "ContainersNotReady", "message": f"containers with unready status: [{' '.join(unready)}]"}
-        late = f"containers with incomplete status: [{' '.join(incomplete)}]"
-        ready = None if not unready and not over else done or short
-        status: Object = {
-            "phase": phase,
-            "hostIP": self.place.host_ip,
-            "hostIPs": [{"ip": self.place.host_ip}],
-            "podIP": self.place.pod_ip,
-            "podIPs": [{"ip": self.place.pod_ip}],
-            "startTime": rfc3339(self._start_time()),
-            "initContainerStatuses": init,
-            "containerStatuses": main,
-            "conditions": [
-                self._condition("PodReadyToStartContainers", None if not over else {}),
-                self._condition(
-                    "Initialized", {"reason": "ContainersNotInitialized", "message": late} if incomplete else None
-                ),
-                self._condition("ContainersReady", ready),
-                self._condition("Ready", ready),
-            ],
-        }
-        if self.late:
-            status |= {"reason": "DeadlineExceeded", "message": "the pod ran longer than its activeDeadlineSeconds"}
-        return status
+    def _seen(self) -> Seen:
+        containers = self._containers("initContainers") + self._containers()
+        return Seen(
+            pod=self.pod,
+            runs={container["name"]: self._runs(container) for container in containers},
+            pod_ip=self.place.pod_ip,
+            host_ip=self.place.host_ip,
+            started=self._start_time(),
+            stopping=self.is_stopping,
+            late=self.late,
+            problem=self.problem,
+        )
 
     def _start_time(self) -> float:
         told = read_json(self.folder / "started.json")
         if told is None:
             told = {"at": time.time()}
-            write(self.folder / "started.json", json.dumps(told).encode(), 0o644)
+            write_json(self.folder / "started.json", told)
         return float(told["at"])
 
-    def _condition(self, kind: str, false: Object | None) -> Object:
-        """A condition that is true unless told why not; the time stays until it changes."""
-        value = "True" if false is None else "False"
-        before = next((c for c in self.sent.get("conditions", []) if c["type"] == kind), None)
-        since = before["lastTransitionTime"] if before and before["status"] == value else rfc3339(time.time())
-        empty = {"reason": None, "message": None}
-        return {"type": kind, "status": value, "lastTransitionTime": since} | empty | (false or {})
-
-    def _container_status(self, container: Object, init: bool) -> Object:
-        runs = self._runs(container)
-        run = runs[-1] if runs else None
-        ended = run.ended() if run else None
-        running = run.running() if run and not ended else None
-        last = self._terminated(container, runs[-2]) if len(runs) > 1 else None
-        if ended and run:
-            state = {"terminated": self._terminated(container, run)}
-            if not self.is_stopping and self._restarts(ended, init):
-                last = state["terminated"]
-                wait = f"back-off {backoff(len(runs)):g}s restarting failed container={container['name']}"
-                state = {"waiting": {"reason": "CrashLoopBackOff", "message": wait}}
-        elif running:
-            state = {"running": {"startedAt": rfc3339(running["started"])}}
-        else:
-            reason, message = self.problem or ("PodInitializing" if not init else "ContainerCreating", "")
-            state = {"waiting": {"reason": reason, "message": message}}
-        # The API server merges maps, so the states that are no more are named and nulled.
-        gone = dict.fromkeys(("waiting", "running", "terminated"))
-        status: Object = {
-            "name": container["name"],
-            "image": container["image"],
-            "imageID": "",
-            "state": gone | state,
-            "lastState": gone | ({"terminated": last} if last else {}),
-            "ready": bool(running) if not init else bool(ended and ended["code"] == 0),
-            "started": bool(running),
-            "restartCount": max(len(runs) - 1, 0),
-        }
-        if running:
-            status["containerID"] = f"process://{running['pid']}"
-        return status
-
-    def _terminated(self, container: Object, run: Run) -> Object:
-        ended = run.ended() or {}
-        reason = "StartError" if ended["error"] else "Completed" if ended["code"] == 0 else "Error"
-        told: Object = {"exitCode": ended["code"], "reason": reason}
-        told |= {"startedAt": rfc3339(ended["started"]), "finishedAt": rfc3339(ended["finished"])}
-        if ended["signal"]:
-            told["signal"] = ended["signal"]
-        message = ended["error"] or self._message(container, run, ended["code"])
-        return told | ({"message": message} if message else {})
-
-    def _message(self, container: Object, run: Run, code: int) -> str:
-        """The termination message: what the container left, or the end of its log when it is asked for."""
-        with contextlib.suppress(OSError):
-            left = (run.folder / "message").read_bytes()[:4096]
-            if left or code == 0 or container.get("terminationMessagePolicy") != _FALLBACK:
-                return left.decode(errors="replace")
-            spec = read_json(run.folder / "spec.json") or {}
-            lines = tail(Path(spec["log"]), _MESSAGE_BYTES).splitlines()[-_MESSAGE_LINES:]
-            return "\n".join(lines)
-        return ""
-
     def _report(self) -> None:
-        status = self.status()
+        status = pod_status(self._seen(), self.sent)
         if status == self.sent:
             return
         metadata = self.pod["metadata"]
         path = POD.path(metadata["namespace"], metadata["name"], "status")
-        self.machine.api.request("PATCH", path, {"metadata": {"uid": self.uid}, "status": status}, None, STRATEGIC)
+        body = {"metadata": {"uid": self.uid}, "status": status}
+        try:
+            self.machine.api.request("PATCH", path, body, None, STRATEGIC)
+        except ApiError as error:
+            if error.code not in (404, 409):
+                raise
+            # It is gone, or another pod has its name.
+            self.forget()
+            return
         if status["phase"] != self.sent.get("phase") and status["phase"] != "Pending":
             self.machine.say(f"{self._label()}: {status['phase']}")
         self.sent = status
@@ -432,7 +337,3 @@ def delete_now(api: Api, pod: Object) -> None:
     with contextlib.suppress(ApiError):
         path = POD.path(metadata["namespace"], metadata["name"])
         api.request("DELETE", path, now | {"preconditions": {"uid": metadata["uid"]}})
-
-
-def _message_path(container: Object) -> str:
-    return str(container.get("terminationMessagePath") or "/dev/termination-log")

@@ -35,8 +35,10 @@ class Run:
             return told
         if watched(self.folder):
             return None
-        # The file may have been written between the two looks.
-        return read_json(self.folder / "exit.json") or lost(read_json(self.folder / "running.json"))
+        # The file may have been written between the two looks; else its watcher was killed, and it with it.
+        if not (self.folder / "exit.json").exists():
+            write_json(self.folder / "exit.json", lost(read_json(self.folder / "running.json")))
+        return read_json(self.folder / "exit.json")
 
     def signal(self, number: int) -> None:
         if running := self.running():
@@ -57,6 +59,14 @@ def watched(folder: Path) -> bool:
 def lost(running: Object | None) -> Object:
     started = (running or {}).get("started", time.time())
     return {"code": 137, "signal": 9, "started": started, "finished": time.time(), "error": ""}
+
+
+def write_json(path: Path, content: Object) -> None:
+    """All or nothing: a reader never sees half a file."""
+    draft = path.with_suffix(".new")
+    draft.parent.mkdir(parents=True, exist_ok=True)
+    draft.write_text(json.dumps(content))
+    draft.replace(path)
 
 
 def read_json(path: Path) -> Object | None:

@@ -52,10 +52,9 @@ class Volumes:
 
     def renew_tokens(self) -> None:
         """Write tokens anew before they end, as a kubelet does."""
-        due = [token for token in self.tokens if time.time() > token.renew_at]
-        self.tokens = [token for token in self.tokens if token not in due]
-        for token in due:
+        for token in [token for token in self.tokens if time.time() > token.renew_at]:
             self._token(token.path, token.source)
+            self.tokens.remove(token)
 
     def _volume(self, volume: Object) -> Volume:
         folder = self.folder / volume["name"]

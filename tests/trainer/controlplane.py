@@ -94,7 +94,7 @@ def run(binaries: Path, folder: Path) -> Iterator[ControlPlane]:
     (folder / "tokens").write_text(f"{admin},admin,admin,system:masters\n")
     commands = [
         [
-            binaries / "etcd",
+            f"{binaries}/etcd",
             f"--data-dir={folder}/etcd",
             "--unsafe-no-fsync",
             f"--listen-client-urls=http://127.0.0.1:{etcd}",
@@ -102,7 +102,7 @@ def run(binaries: Path, folder: Path) -> Iterator[ControlPlane]:
             f"--listen-peer-urls=http://127.0.0.1:{peer}",
         ],
         [
-            binaries / "kube-apiserver",
+            f"{binaries}/kube-apiserver",
             f"--etcd-servers=http://127.0.0.1:{etcd}",
             "--bind-address=127.0.0.1",
             "--advertise-address=127.0.0.1",

@@ -56,7 +56,7 @@ def finish(gang: Gang) -> str:
 def assert_no_pass_done_twice(gang: Gang) -> None:
     """Every pass was written once: each restart resumed from the newest."""
     printed = "".join(trainer.text() for trainer in gang.all)
-    assert [printed.count(f"stub: wrote pass {number}\n") for number in range(3)] == [1, 1, 1]
+    assert max(printed.count(f"stub: wrote pass {number}\n") for number in range(3)) == 1
 
 
 def test_three_trainers_find_each_other_and_finish(gang: Gang) -> None:
@@ -201,7 +201,10 @@ def test_attempts_are_bounded_and_the_trainings_status_is_the_launchers(gang: Ga
     start(gang)
     gang.wait(gang.ended, replace=False)
     assert gang.statuses() == [1, 3, 1]
-    reason = "failed: 2 attempts in a row brought no new pass; the last: trainer 1 ended with status 3"
+    reason = (
+        "failed: 2 attempts in a row brought no new pass; the last ended because trainer 1 ended with status 3,"
+        " saying: stub: no pass 1 today"
+    )
     assert all(reason in trainer.text() for trainer in gang.all)
     assert "attempt 3: " in gang.pods[0].text(), "the first attempt brought pass 0 and does not count"
     assert gang.passes() == ["pass-00000"]
@@ -339,7 +342,7 @@ def test_a_parameter_server_that_ends_is_a_failure(old_gang: Gang) -> None:
     start(old_gang)
     old_gang.wait(old_gang.ended, seconds=20, replace=False)
     assert old_gang.statuses() == [1, 1, 1]
-    assert "brought no new pass; the last: trainer" in old_gang.pods[1].text()
+    assert "brought no new pass; the last ended because trainer" in old_gang.pods[1].text()
 
 
 @pytest.mark.parametrize(

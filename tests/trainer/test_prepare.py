@@ -355,7 +355,7 @@ def test_a_failed_download_is_a_clear_error(tmp_path: Path, web: str, code: Path
         ("DATA_SOURCE", "http://x", "DATA_SOURCE is 'http://x': it must be synthetic, https://... or s3://"),
         ("DATA_SOURCE", "s3://b/k", "DATA_FILE is not set"),
         ("TRAIN_CONFIG_DIR", "", "TRAIN_CONFIG_DIR is not set"),
-        ("TRAIN_CONFIG_DIR", "output", "TRAIN_CONFIG_DIR is 'output': that folder of the volume is taken"),
+        ("TRAIN_CONFIG_DIR", "nowhere", "TRAIN_CONFIG_DIR: the training code "),
     ],
 )
 def test_a_wrong_setting_is_one_line_that_names_it(tmp_path: Path, name: str, value: str, message: str) -> None:

@@ -126,6 +126,10 @@ def test_the_key_may_be_used_by_exactly_these(program: RunStack) -> None:
     admins = found.pop("AccountAdmins")
     assert admins["Principal"] == {"AWS": root}
     assert not {"kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey", "kms:CreateGrant"} & set(admins["Action"])
+    logs = found.pop("Logs")
+    assert (logs["Action"], logs["Principal"]) == (kms(*USE), {"Service": "logs.us-west-2.amazonaws.com"})
+    group = f"arn:aws:logs:us-west-2:{ACCOUNT}:log-group:/aws/eks/paddle-cluster/cluster"
+    assert logs["Condition"] == {"ArnEquals": {"kms:EncryptionContext:aws:logs:arn": group}}
     seen = {sid: (s["Action"], s.get("Condition"), s["Principal"]["AWS"]) for sid, s in found.items()}
     assert seen == {
         "Eks": (kms("CreateGrant"), for_aws, root),
@@ -210,6 +214,7 @@ def test_the_key_encrypts_everything_at_rest(monkeypatch: pytest.MonkeyPatch, st
     key = f"arn:aws:mock:{config_of(stack)['aws:region']}:{ACCOUNT}:key"
     assert graph.named("eks").inputs["encryptionConfig"] == {"provider": {"keyArn": key}, "resources": ["secrets"]}
     assert (graph.named("efs").inputs["encrypted"], graph.named("efs").inputs["kmsKeyId"]) == (True, key)
+    assert graph.named("cluster-logs").inputs["kmsKeyId"] == key
     (bucket,) = graph.named("bucket-encryption").inputs["rules"]
     assert bucket["applyServerSideEncryptionByDefault"] == {"sseAlgorithm": "aws:kms", "kmsMasterKeyId": key}
     assert bucket["bucketKeyEnabled"] is True
@@ -246,7 +251,9 @@ def test_service_accounts_may_ask_for_this_alone(program: RunStack) -> None:
     read = ["get", "list", "watch"]
     assert roles == {
         "paddle-trainer": [{"apiGroups": [""], "resources": ["pods"], "verbs": read}],
-        "paddle-export": [{"apiGroups": ["batch"], "resources": ["jobs"], "verbs": read}],
+        "paddle-export": [
+            {"apiGroups": ["batch"], "resources": ["jobs"], "resourceNames": ["paddle-cluster-job"], "verbs": read}
+        ],
     }
     accounts = graph.all("kubernetes:core/v1:ServiceAccount")
     tokens = {r.name: r.inputs["automountServiceAccountToken"] for r in accounts}

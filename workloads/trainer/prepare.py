@@ -24,7 +24,6 @@ import numpy
 
 BLOCK = 1 << 20
 NEWLINE = 10
-RESERVED = ("data", "output", "gang")
 SEED = 2016
 GOOD = "great superb lovely charming brilliant moving funny clever warm gripping fresh honest bold tender rich"
 BAD = "dull awful boring clumsy weak tedious bland messy cold shallow noisy stale lazy hollow grim"
@@ -79,8 +78,6 @@ def read_settings(env: dict[str, str]) -> Settings:
     for name in ("OUT_DIR", "SPLIT_COUNT", "TRAIN_CONFIG_DIR"):
         if not env.get(name):
             raise DataError(f"{name} is not set: the data Job must give it")
-    if env["TRAIN_CONFIG_DIR"] in RESERVED:
-        raise DataError(f"TRAIN_CONFIG_DIR is {env['TRAIN_CONFIG_DIR']!r}: that folder of the volume is taken")
     source = env.get("DATA_SOURCE") or "synthetic"
     if source != "synthetic" and not source.startswith(("https://", "s3://")):
         raise DataError(f"DATA_SOURCE is {source!r}: it must be synthetic, https://... or s3://bucket/key")
@@ -298,6 +295,8 @@ def set_aside_output(output: Path, made_from: dict[str, Any]) -> None:
 
 def prepare(settings: Settings) -> None:
     """Everything; a run that is killed at any point leaves complete folders or none, and the next run mends it."""
+    if not settings.code.is_dir():
+        raise DataError(f"TRAIN_CONFIG_DIR: the training code {settings.code} is not there")
     settings.out.mkdir(parents=True, exist_ok=True)
     for left in settings.out.glob(".prepare-*"):
         shutil.rmtree(left)
@@ -312,10 +311,8 @@ def prepare(settings: Settings) -> None:
     else:
         split(obtain(settings, work), work / "data", about, settings.splits)
         install(work / "data", data, work)
-    code = ""
-    if settings.code.is_dir():
-        code = copy_code(settings.code, work / "code")
-        install(work / "code", settings.out / settings.code.name, work)
+    code = copy_code(settings.code, work / "code")
+    install(work / "code", settings.out / settings.code.name, work)
     set_aside_output(settings.out / "output", {**about, "code": code})
     shutil.rmtree(work)
     records = json.loads((data / "manifest.json").read_text())["records"]

@@ -1,10 +1,16 @@
-"""A launch template's own tags stay out of its versions, where moto puts them beside those of what it starts."""
+"""A template's own tags stay out of its versions; what is deleted leaves nothing; a VPC goes only when empty."""
+
+from __future__ import annotations
 
 from typing import Any
 
+from moto.ec2.exceptions import DependencyViolationError
 from moto.ec2.models.launch_templates import LaunchTemplate, LaunchTemplateBackend
+from moto.ec2.models.vpcs import VPC, VPCBackend
 
-_create = LaunchTemplateBackend.create_launch_template
+_create_template = LaunchTemplateBackend.create_launch_template
+_delete_vpc = VPCBackend.delete_vpc
+_delete_endpoints = VPCBackend.delete_vpc_endpoints
 
 
 def _create_launch_template(
@@ -13,8 +19,27 @@ def _create_launch_template(
     given = template_data.pop("TagSpecifications", [])
     if others := [each for each in given if each["ResourceType"] != "launch-template"]:
         template_data["TagSpecifications"] = others
-    return _create(self, name, description, template_data, tag_spec)
+    return _create_template(self, name, description, template_data, tag_spec)
+
+
+def _empty_vpc(self: Any, vpc_id: str) -> VPC:
+    groups = [each for each in self.groups.get(vpc_id, {}).values() if each.name != "default"]
+    gateways = self.describe_internet_gateways(filters={"attachment.vpc-id": vpc_id})
+    if groups or gateways:
+        raise DependencyViolationError(f"The vpc '{vpc_id}' has dependencies and cannot be deleted.")
+    vpc = _delete_vpc(self, vpc_id)
+    for acl in [each for each in self.network_acls.values() if each.vpc_id == vpc_id]:
+        del self.network_acls[acl.id]
+    return vpc
+
+
+def _forgotten_endpoints(self: Any, vpce_ids: list[str] | None = None) -> None:
+    _delete_endpoints(self, vpce_ids)
+    for each in vpce_ids or []:
+        self.vpc_end_points.pop(each, None)
 
 
 def apply() -> None:
     LaunchTemplateBackend.create_launch_template = _create_launch_template  # type: ignore[method-assign]
+    VPCBackend.delete_vpc = _empty_vpc  # type: ignore[method-assign]
+    VPCBackend.delete_vpc_endpoints = _forgotten_endpoints  # type: ignore[method-assign]

@@ -1,18 +1,43 @@
-"""A bucket that refuses plain HTTP answers on the loopback, where nothing can listen in; moto heeds no such condition."""
+"""Bucket policies and versions: what moto denies or destroys and AWS does not."""
 
+from __future__ import annotations
+
+import json
 from typing import Any
 
-from moto.iam.access_control import IAMPolicyStatement, PermissionResult
+from moto.iam.access_control import IAMPolicy, PermissionResult
+from moto.s3.models import FakeBucket, S3Backend
 
-_is_action_permitted = IAMPolicyStatement.is_action_permitted
+_delete = S3Backend.delete_object
 
 
-def _heeding_transport(self: IAMPolicyStatement, *arguments: Any) -> PermissionResult:
-    condition = self._statement.get("Condition", {}).get("Bool", {}).get("aws:SecureTransport")
-    if str(condition).lower() == "false":
-        return PermissionResult.NEUTRAL
-    return _is_action_permitted(self, *arguments)
+def _wants_no_tls(statement: dict[str, Any]) -> bool:
+    conditions = statement.get("Condition", {}).get("Bool", {})
+    return str(conditions.get("aws:SecureTransport", "")).lower() == "false"
+
+
+def _get_permission(self: FakeBucket, action: str, resource: str) -> PermissionResult:
+    """moto denies whatever a conditional Deny names; requests over loopback count as TLS."""
+    document = json.loads(self.policy or b'{"Statement": []}')
+    statements = document["Statement"] if isinstance(document["Statement"], list) else [document["Statement"]]
+    applying = [each for each in statements if not _wants_no_tls(each)]
+    return IAMPolicy(json.dumps({**document, "Statement": applying})).is_action_permitted(action, resource)
+
+
+def _delete_object(
+    self: S3Backend, bucket_name: str, key_name: str, version_id: str | None = None, bypass: bool = False
+) -> tuple[bool, dict[str, Any]]:
+    """A bucket whose versioning is suspended keeps its versions, and gives up the one that is named."""
+    bucket = self.get_bucket(bucket_name)
+    if not version_id or not isinstance(bucket, FakeBucket) or bucket.versioning_status != "Suspended":
+        return _delete(self, bucket_name, key_name, version_id, bypass)
+    kept = [each for each in bucket.keys.getlist(key_name, []) if str(each.version_id) != version_id]
+    bucket.keys.setlist(key_name, kept)
+    if not kept:
+        bucket.keys.pop(key_name)
+    return True, {"version-id": version_id}
 
 
 def apply() -> None:
-    IAMPolicyStatement.is_action_permitted = _heeding_transport  # type: ignore[method-assign]
+    FakeBucket.get_permission = _get_permission  # type: ignore[method-assign]
+    S3Backend.delete_object = _delete_object  # type: ignore[method-assign]

@@ -14,10 +14,10 @@ from functools import cache
 from typing import Any, TypeVar
 from urllib.parse import urlparse
 
-import botocore.session  # type: ignore[import-untyped]
+import botocore.session
 from botocore import xform_name
-from botocore.config import Config  # type: ignore[import-untyped]
-from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError  # type: ignore[import-untyped]
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 
 from sandbox.plugins.aws.props import State, Unknown
 

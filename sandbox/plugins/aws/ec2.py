@@ -775,6 +775,7 @@ ROWS = [
             *("prefixListId", "privateDnsEnabled", "requesterManaged", "securityGroupIds", "serviceRegion", "state"),
             *("subnetConfigurations", "subnetIds"),
         ],
+        withheld=["dnsOptions"],
         create=_create_endpoint,
         read=_read_endpoint,
         update=_update_endpoint,

@@ -163,6 +163,7 @@ ROWS = [
             **REGION,
         },
         outputs=["arn", "availabilityZoneId", "dnsName", "name", "numberOfMountTargets", "ownerId", "sizeInBytes"],
+        withheld=["protection"],
         autoname=Autoname("creationToken"),
         create=_create_system,
         read=_read_system,

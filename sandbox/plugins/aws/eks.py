@@ -324,6 +324,10 @@ ROWS = [
             *("arn", "certificateAuthority", "clusterId", "createdAt", "endpoint", "identities", "platformVersion"),
             *("status", "vpcConfig.clusterSecurityGroupId", "vpcConfig.vpcId"),
         ],
+        withheld=[
+            *("computeConfig", "controlPlaneScalingConfig", "kubeApiServerConfig", "kubeControllerManagerConfig"),
+            *("kubeSchedulerConfig", "storageConfig"),
+        ],
         renewed=["platformVersion"],
         autoname=Autoname(limit=100),
         create=_create_cluster,
@@ -353,6 +357,7 @@ ROWS = [
             "launchTemplate": block(
                 {"id": text(REPLACES | COMPUTED), "name": text(REPLACES | COMPUTED), "version": text(REQUIRED)}
             ),
+            "nodeRepairConfig": block({"enabled": flag(default=False)}, COMPUTED),
             "releaseVersion": text(COMPUTED),
             "remoteAccess": block({"ec2SshKey": text(), "sourceSecurityGroupIds": texts()}, REPLACES),
             "taints": blocks({"key": text(REQUIRED), "value": text(), "effect": text(REQUIRED)}),
@@ -386,6 +391,7 @@ ROWS = [
             **REGION,
         },
         outputs=["arn", "createdAt", "modifiedAt"],
+        withheld=["namespaceConfig"],
         renewed=["modifiedAt"],
         create=_create_addon,
         read=_read_addon,

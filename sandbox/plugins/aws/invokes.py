@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ class Invoke:
 
     token: str
     inputs: Mapping[str, Prop]
+    outputs: Sequence[str]
     answer: Callable[[Cloud, State], State]
 
 
@@ -181,8 +182,13 @@ FILTERS = blocks({"name": text(REQUIRED), "values": texts(REQUIRED)})
 INVOKES = {
     each.token: each
     for each in [
-        Invoke("aws:index/getCallerIdentity:getCallerIdentity", {}, _caller),
-        Invoke("aws:index/getPartition:getPartition", {}, _partition),
+        Invoke("aws:index/getCallerIdentity:getCallerIdentity", {}, ["accountId", "arn", "id", "userId"], _caller),
+        Invoke(
+            "aws:index/getPartition:getPartition",
+            {},
+            ["dnsSuffix", "id", "partition", "reverseDnsPrefix"],
+            _partition,
+        ),
         Invoke(
             "aws:index/getAvailabilityZones:getAvailabilityZones",
             {
@@ -193,13 +199,23 @@ INVOKES = {
                 "state": text(),
                 **REGION,
             },
+            [
+                *("allAvailabilityZones", "excludeNames", "excludeZoneIds", "filters", "groupNames", "id", "names"),
+                *("region", "state", "zoneIds"),
+            ],
             _zones,
         ),
         Invoke(
             "aws:ssm/getParametersByPath:getParametersByPath",
             {"path": text(REQUIRED), "recursive": flag(), "withDecryption": flag(default=True), **REGION},
+            ["arns", "id", "names", "path", "recursive", "region", "types", "values", "withDecryption"],
             _parameters,
         ),
-        Invoke("aws:ec2/getInstanceType:getInstanceType", {"instanceType": text(REQUIRED), **REGION}, _instance_type),
+        Invoke(
+            "aws:ec2/getInstanceType:getInstanceType",
+            {"instanceType": text(REQUIRED), **REGION},
+            [*INSTANCE_TYPE, *PARTS, "id", "region"],
+            _instance_type,
+        ),
     ]
 }

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from botocore.exceptions import ClientError  # type: ignore[import-untyped]
+from botocore.exceptions import ClientError
 
 from sandbox.plugins.aws.cloud import Cloud, GoneError, StandInError, gone
 from sandbox.plugins.aws.props import (

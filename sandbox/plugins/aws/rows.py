@@ -44,6 +44,7 @@ class Row:
     settled: Callable[[State], bool] = lambda answer: True
     check: Callable[[State], list[Misuse]] = lambda given: []
     forces: Callable[[State, State], list[str]] = lambda state, want: []  # replacements that depend on the values
+    withheld: Sequence[str] = ()  # outputs that the SDK promises and the stand-in does not have
     renewed: Sequence[str] = ()  # outputs that an update gives a new value
     delete_first: bool = False  # two cannot be there at once, so a replacement deletes the old one first
     vanishes: bool = True  # False: AWS keeps it, switched off, so that it cannot be seen gone

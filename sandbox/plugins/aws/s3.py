@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any
 
-from botocore.exceptions import ClientError  # type: ignore[import-untyped]
+from botocore.exceptions import ClientError
 
 from sandbox.plugins.aws.cloud import Cloud, StandInError, gone, pairs, plain, unpaired
 from sandbox.plugins.aws.props import (
@@ -211,6 +211,11 @@ ROWS = [
         outputs=[
             *("arn", "bucketDomainName", "bucketNamespace", "bucketPrefix", "bucketRegion"),
             *("bucketRegionalDomainName", "policy", "versioning"),
+        ],
+        withheld=[
+            *("accelerationStatus", "acl", "corsRules", "grants", "hostedZoneId", "lifecycleRules", "logging"),
+            *("objectLockConfiguration", "replicationConfiguration", "requestPayer"),
+            *("serverSideEncryptionConfiguration", "website", "websiteDomain", "websiteEndpoint"),
         ],
         autoname=Autoname("bucket", limit=63, lower=True),
         create=_create_bucket,

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import grpc  # type: ignore[import-untyped]
-from botocore.exceptions import ClientError  # type: ignore[import-untyped]
-from google.protobuf import any_pb2, empty_pb2  # type: ignore[import-untyped]
+import grpc
+from botocore.exceptions import ClientError
+from google.protobuf import any_pb2, empty_pb2
 from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc, status_pb2
 
 from sandbox.plugins.aws import lifecycle, wire

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from google.protobuf import struct_pb2  # type: ignore[import-untyped]
+from google.protobuf import struct_pb2
 
 from sandbox.plugins.aws.cloud import StandInError
 from sandbox.plugins.aws.props import UNKNOWN, State, Unknown

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import botocore.session  # type: ignore[import-untyped]
+import botocore.session
 import pytest
 
 from tests.sandbox.aws.standin import Plugin

@@ -7,8 +7,8 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-import grpc  # type: ignore[import-untyped]
-from google.protobuf import struct_pb2  # type: ignore[import-untyped]
+import grpc
+from google.protobuf import struct_pb2
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc, status_pb2
 
 from sandbox.plugins.aws import wire

@@ -21,7 +21,7 @@ JOB = Kind("batch/v1", "Job", "jobs", True)
 _Found = TypeVar("_Found")
 
 
-def eventually(look: Callable[[], _Found], seconds: float = 30) -> _Found:
+def eventually(look: Callable[[], _Found | None], seconds: float = 30) -> _Found:
     """What `look` finds, as soon as it finds something."""
     ends = time.monotonic() + seconds
     while not (found := look()):

@@ -161,7 +161,9 @@ def test_accepts_every_property_of_the_sdk_and_no_other(
     spoilt = copy.deepcopy(whole)
     wanted = spoil(spoilt, "")
     assert len(wanted) > 2
-    assert set(plugin.check(spoilt)[1]) == wanted | refused
+    # Where a whole branch is refused, nothing is said of its leaves.
+    beyond = {path for path in wanted for branch in refused if path.startswith((f"{branch}.", f"{branch}["))}
+    assert set(plugin.check(spoilt)[1]) == (wanted - beyond) | refused
 
 
 # Of the server alone, not for server-side apply, and left over in the SDK from Kubernetes before 1.24.

@@ -26,6 +26,7 @@ def meet(what: str) -> None:
 for number in range(int(Path(resume).name[5:]) + 1 if resume else 0, passes):
     (output.parent / f"stub-{rank}.pid").write_text(str(os.getpid()))
     if os.environ.get("STUB_FAIL") == f"{rank}:{number}":
+        print(f"stub: no pass {number} today")
         sys.exit(3)
     meet(f"pass{number}")
     time.sleep(float(os.environ.get("STUB_PASS_SECONDS", "0.1")))

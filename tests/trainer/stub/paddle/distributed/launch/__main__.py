@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 parser = argparse.ArgumentParser()
-for name in ("--nproc_per_node", "--ips", "--start_port", "--host", "--job_id", "--log_dir"):
+for name in ("--nproc_per_node", "--ips", "--start_port", "--host", "--job_id", "--log_dir", "--log_level"):
     parser.add_argument(name, required=True)
 parser.add_argument("script")
 parser.add_argument("arguments", nargs=argparse.REMAINDER)

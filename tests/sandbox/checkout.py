@@ -1,0 +1,183 @@
+"""A checkout of the project in a folder of its own, with a sandbox of its own, used as a person would."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import boto3
+import yaml
+
+from sandbox import build
+from sandbox.kubeapi import Api, Kind, Object, load_kubeconfig
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PROGRAM = ("__main__.py", "Pulumi.yaml", "Pulumi.local.yaml", "constraints.txt", "infra", "workloads", "sandbox")
+JOB = Kind("batch/v1", "Job", "jobs", True)
+MINUTES_FOR_ALL = 15
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """The program's files, and the home of a person whose own Pulumi and AWS nobody may read."""
+
+    folder: Path
+
+    @classmethod
+    def make(cls, folder: Path) -> Checkout:
+        """Copy the program, and set traps where the person's own credentials would lie."""
+        for name in PROGRAM:
+            source = ROOT / name
+            if source.is_dir():
+                shutil.copytree(source, folder / "project" / name, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                (folder / "project").mkdir(parents=True, exist_ok=True)
+                shutil.copy(source, folder / "project" / name)
+        for trap in (".aws/credentials", ".aws/config", ".pulumi/credentials.json", ".kube/config"):
+            file = folder / "home" / trap
+            file.parent.mkdir(parents=True, exist_ok=True)
+            # Whoever opens a pipe that nobody writes to waits for ever.
+            os.mkfifo(file)
+        return cls(folder)
+
+    @property
+    def project(self) -> Path:
+        return self.folder / "project"
+
+    @property
+    def sandbox(self) -> Path:
+        return self.project / ".sandbox"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return dict(os.environ) | {
+            "HOME": str(self.folder / "home"),
+            "XDG_CACHE_HOME": str(build.cache().parent),
+            "AWS_ACCESS_KEY_ID": "poison",
+            "AWS_SECRET_ACCESS_KEY": "poison",
+            "AWS_PROFILE": "poison",
+            "AWS_REGION": "poison-1",
+            "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
+            "PULUMI_ACCESS_TOKEN": "poison",
+            "PULUMI_BACKEND_URL": "http://127.0.0.1:9",
+            "PULUMI_HOME": str(self.folder / "home/.pulumi"),
+            "KUBECONFIG": str(self.folder / "home/.kube/config"),
+        }
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """`python -m sandbox ARGUMENTS` to its end."""
+        with self.running(*arguments) as process:
+            output, _ = process.communicate(timeout=60 * MINUTES_FOR_ALL)
+        return subprocess.CompletedProcess(arguments, process.returncode, output)
+
+    @contextmanager
+    def running(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+        """`python -m sandbox ARGUMENTS`, under way."""
+        process = subprocess.Popen(
+            [sys.executable, "-m", "sandbox", *arguments],
+            cwd=self.project,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGINT)
+                process.communicate(timeout=120)
+
+    def up(self) -> str:
+        """`up` that succeeds; all it said."""
+        done = self.run("up")
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+    def set(self, **settings: object) -> None:
+        """Change the program's settings in the stack file; a mapping changes only the keys it has."""
+        file = self.project / "Pulumi.local.yaml"
+        written = yaml.safe_load(file.read_text())
+        for key, value in settings.items():
+            before = written["config"].get(f"paddle-on-aws:{key}")
+            merged = {**(before or {}), **value} if isinstance(value, Mapping) else value
+            written["config"][f"paddle-on-aws:{key}"] = merged
+        file.write_text(yaml.safe_dump(written))
+
+    def pid(self, name: str) -> int:
+        """The pid of `aws`, `node`, `engine`, or of a component of Kubernetes."""
+        recorded = self.sandbox / "run" / f"{name}.json"
+        if recorded.exists():
+            return int(json.loads(recorded.read_text())["pid"])
+        return int((self.sandbox / f"kubernetes/clusters/sandbox/pids/{name}.pid").read_text())
+
+    def client(self, service: str) -> Any:
+        """A client of the AWS that runs here."""
+        port = json.loads((self.sandbox / "run/aws.json").read_text())["port"]
+        return boto3.client(
+            service,
+            region_name="us-west-2",
+            endpoint_url=f"http://127.0.0.1:{port}",
+            aws_access_key_id="test",
+            aws_secret_access_key="test",
+        )
+
+    @property
+    def api(self) -> Api:
+        return Api(load_kubeconfig(str(self.sandbox / "kubernetes/kubeconfig")))
+
+    def job(self, name: str) -> Object:
+        return self.api.get(JOB, "default", name)
+
+    def resources(self) -> list[dict[str, Any]]:
+        """What the engine has recorded."""
+        (file,) = self.sandbox.glob("state/.pulumi/stacks/*/local.json")
+        recorded = json.loads(file.read_text())["checkpoint"]["latest"] or {}
+        return recorded.get("resources") or []
+
+    def ids(self, prefix: str) -> dict[str, str]:
+        """The id of every recorded resource of some types, by its URN."""
+        return {each["urn"]: each["id"] for each in self.resources() if each["type"].startswith(prefix)}
+
+    def output(self, name: str) -> str:
+        (stack,) = (each for each in self.resources() if each["type"] == "pulumi:pulumi:Stack")
+        return str(stack["outputs"][name])
+
+    def processes(self) -> list[str]:
+        """The command line of every process that names this checkout."""
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            except OSError:
+                continue
+            if str(self.sandbox) in line:
+                found.append(line)
+        return found
+
+
+def eventually(look: Callable[[], Any], seconds: float, otherwise: str) -> Any:
+    """What `look` finds as soon as it finds something."""
+    ends = time.monotonic() + seconds
+    while not (found := look()):
+        assert time.monotonic() < ends, f"{otherwise} after {seconds:g} s"
+        time.sleep(0.2)
+    return found
+
+
+def changes(output: str) -> dict[str, int]:
+    """The kinds of change that an engine's closing lines count, `unchanged` and all."""
+    told = re.findall(r"^ +[-+~]*\s?(\d+) (created|updated|replaced|deleted|unchanged)", output, re.MULTILINE)
+    return {kind: int(count) for count, kind in told}

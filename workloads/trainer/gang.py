@@ -1,0 +1,134 @@
+"""The Job's pods as the API server tells them, and what is missing or lost of the gang."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import kube
+from pod_settings import Settings, say
+
+POLL_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Pod:
+    """What matters of a pod of the Job."""
+
+    uid: str
+    name: str
+    ip: str
+    index: int | None
+    phase: str
+    going: bool
+    created: str
+    job_uid: str
+    note: str
+
+    @property
+    def ready(self) -> bool:
+        """Whether its launcher can be met."""
+        return self.phase == "Running" and bool(self.ip) and not self.going
+
+
+def read_pod(item: dict[str, Any]) -> Pod:
+    """The pod, and in `note` why it does not run, as far as Kubernetes says."""
+    metadata, status = item["metadata"], item.get("status", {})
+    index = metadata.get("annotations", {}).get("batch.kubernetes.io/job-completion-index")
+    notes = [
+        f"{c.get('reason', '')}: {c.get('message', '')}" for c in status.get("conditions", []) if c["status"] == "False"
+    ]
+    for container in status.get("containerStatuses", []) + status.get("initContainerStatuses", []):
+        state = container.get("state", {})
+        notes += [
+            f"{s.get('reason', '')} {s.get('exitCode', '')}".strip()
+            for s in (state.get("waiting"), state.get("terminated"))
+            if s
+        ]
+    return Pod(
+        uid=metadata["uid"],
+        name=metadata["name"],
+        ip=status.get("podIP", ""),
+        index=int(index) if index is not None else None,
+        phase=status.get("phase", "Pending"),
+        going="deletionTimestamp" in metadata,
+        created=metadata.get("creationTimestamp", ""),
+        job_uid=next((o["uid"] for o in metadata.get("ownerReferences", []) if o["kind"] == "Job"), ""),
+        note=notes[-1] if notes else "",
+    )
+
+
+class Gang:
+    """The Job's pods as last told by the API server; a thread keeps them up to date."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.items: dict[str, Any] = {}
+        self.trouble = ""
+        self.changed = threading.Event()
+        threading.Thread(target=self._follow, daemon=True).start()
+
+    def _follow(self) -> None:
+        path = f"/api/v1/namespaces/{self.settings.namespace}/pods"
+        for items in kube.follow(path, {"labelSelector": f"job-name={self.settings.job}"}, self._tell):
+            self.items, self.trouble = items, ""
+            self.changed.set()
+
+    def _tell(self, trouble: str) -> None:
+        if trouble != self.trouble:
+            say(trouble)
+        self.trouble = trouble
+
+    def wait(self) -> None:
+        """Until something changed, or a moment passed."""
+        self.changed.wait(POLL_SECONDS)
+        self.changed.clear()
+
+    def pods(self) -> list[Pod]:
+        """The pods of the Job that this pod belongs to."""
+        pods = [read_pod(item) for item in self.items.values()]
+        mine = next((pod.job_uid for pod in pods if pod.uid == self.settings.pod_uid), None)
+        return [pod for pod in pods if pod.job_uid == mine]
+
+
+def holders(pods: list[Pod], settings: Settings) -> list[Pod | None]:
+    """For each trainer id the pod that holds it now: by completion index, else by address once all are there."""
+    if settings.index is None:
+        ready = sorted((pod for pod in pods if pod.ready), key=lambda pod: pod.ip)
+        return [*ready, *[None] * (settings.trainers - len(ready))]
+    newest: list[Pod | None] = [None] * settings.trainers
+    for pod in sorted(pods, key=lambda pod: (not pod.going and pod.phase != "Failed", pod.created)):
+        if pod.index is not None and pod.index < settings.trainers:
+            newest[pod.index] = pod
+    return newest
+
+
+def complete(gang: list[Pod | None]) -> list[Pod]:
+    """The gang if every trainer's pod runs, else nothing."""
+    ready = [pod for pod in gang if pod and pod.ready]
+    return ready if len(ready) == len(gang) else []
+
+
+def describe_missing(gang: list[Pod | None]) -> str:
+    """Which trainers are not there, and why; the first few by name."""
+    missing = [(i, pod) for i, pod in enumerate(gang) if not pod or not pod.ready]
+    named = [
+        f"trainer {i}: {f'{pod.name} {pod.phase} {pod.note}'.strip() if pod else 'no pod'}" for i, pod in missing[:5]
+    ]
+    more = [f"and {len(missing) - 5} more"] if len(missing) > 5 else []
+    return f"{len(gang) - len(missing)} of {len(gang)} pods run; " + "; ".join(named + more)
+
+
+def describe_lost(members: tuple[str, ...], pods: list[Pod]) -> str:
+    """Which member, known by its pod's UID, is lost; or nothing."""
+    by_uid = {pod.uid: pod for pod in pods}
+    for trainer, uid in enumerate(members):
+        pod = by_uid.get(uid)
+        if not pod:
+            return f"trainer {trainer}'s pod is gone"
+        if pod.going:
+            return f"trainer {trainer}'s pod {pod.name} is being deleted"
+        if pod.phase == "Failed":
+            return f"trainer {trainer}'s pod {pod.name} failed {pod.note}".strip()
+    return ""
