@@ -72,7 +72,9 @@ def main() -> None:
             f"GitHub refused the comment on #{number}: {error.code} {why}; the job needs `pull-requests: write`"
         ) from None
     except OSError as error:
-        raise SystemExit(f"GitHub could not be reached for the comment on #{number}: {error}; run the job again") from None
+        raise SystemExit(
+            f"GitHub could not be reached for the comment on #{number}: {error}; run the job again"
+        ) from None
 
 
 if __name__ == "__main__":

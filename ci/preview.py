@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from ci.report import Notice, redact, render, summarise
+from ci.report import redact, render, summarise, without
 
 PROJECT = Path(__file__).parent.parent
 POLICY = "policy"
@@ -63,3 +63,20 @@ def secrets(stack: str) -> list[str]:
         raise SystemExit(f"the secrets of stack {stack} cannot be read, so nothing is shown: {done.stderr.strip()}")
     shown = {key: entry.get("objectValue", entry.get("value")) for key, entry in json.loads(done.stdout).items()}
     return list(secret_values(encrypted, shown))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m ci.preview", description=__doc__)
+    parser.add_argument("stack")
+    parser.add_argument("--base", default="", help="the commit to compare the price with")
+    parser.add_argument("--commit", default="", help="the commit to name in the comment")
+    given = parser.parse_args()
+    hidden = secrets(given.stack)
+    exit_code, events, diff, complaint = preview(given.stack)
+    summary = without(hidden, summarise(events, exit_code, complaint))
+    print(render(given.stack, given.commit, summary, price(given.stack, given.base), redact(diff, hidden)), end="")
+    sys.exit(not summary.passed)
+
+
+if __name__ == "__main__":
+    main()

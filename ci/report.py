@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 # GitHub refuses a longer comment.
@@ -11,8 +11,8 @@ LIMIT = 65_536
 # What a reader must not miss comes first.
 ORDER = ("replace", "delete", "update", "create")
 PAST = {"replace": "replaced", "delete": "deleted", "update": "updated", "create": "created"}
-# The two halves of a replacement, and what touches nothing.
-UNTOLD = ("create-replacement", "delete-replaced", "same", "read", "read-replacement", "refresh")
+# What the engine says last whatever went wrong.
+GENERIC = "preview failed"
 ROWS, CELL = 60, 240
 HIDDEN = "[secret]"
 
@@ -60,9 +60,10 @@ class Summary:
         return self.complete and not any(finding.mandatory for finding in self.findings)
 
 
-def summarise(events: Iterable[Mapping[str, Any]], exit_code: int) -> Summary:
-    """The engine's events of one preview, counted and put in order."""
-    steps, findings, notices, packs = [], [], [], {}
+def summarise(events: Iterable[Mapping[str, Any]], exit_code: int, complaint: str) -> Summary:
+    """The engine's events of one preview, counted and put in order; `complaint` tells what no event did."""
+    steps, findings, notices = [], [], []
+    packs: Mapping[str, str] = {}
     for event in events:
         if step := event.get("resourcePreEvent"):
             steps.append(step["metadata"])
@@ -80,15 +81,21 @@ def summarise(events: Iterable[Mapping[str, Any]], exit_code: int) -> Summary:
         elif summary := event.get("summaryEvent"):
             packs = summary.get("PolicyPacks") or {}
     rank = {kind: place for place, kind in enumerate(ORDER)}
-    changes = [_change(step) for step in steps if step["op"] not in UNTOLD]
+    # The two halves of a replacement are steps as well, but not logical ones.
+    steps = [step for step in steps if step.get("logical")]
+    changes = [_change(step) for step in steps if step["op"] != "same"]
+    told = [notice for notice in notices if notice.message != GENERIC]
+    broken = any(finding.mandatory for finding in findings)
+    if exit_code and not broken and not any(notice.severity == "error" for notice in told):
+        told.append(Notice("error", "", complaint.strip() or GENERIC))
     return Summary(
         changes=tuple(sorted(changes, key=lambda c: (rank.get(c.kind, len(rank)), c.name))),
         unchanged=sum(step["op"] == "same" for step in steps),
         findings=tuple(sorted(dict.fromkeys(findings), key=lambda f: (not f.mandatory, f.rule, f.name))),
-        notices=tuple(sorted(dict.fromkeys(notices), key=lambda n: n.severity)),
+        notices=tuple(sorted(dict.fromkeys(told), key=lambda n: n.severity)),
         policies_ran=bool(packs or findings),
-        # A mandatory policy that does not hold ends the preview with an error, and yet the preview is whole.
-        complete=exit_code == 0 or (bool(findings) and not any(n.severity == "error" for n in notices)),
+        # A mandatory rule that does not hold ends the preview with an error, and yet the preview is whole.
+        complete=exit_code == 0 or (broken and not any(n.severity == "error" for n in told)),
     )
 
 
@@ -111,6 +118,22 @@ def render(stack: str, commit: str, summary: Summary, price: str, diff: str) -> 
     return "\n\n".join(filter(None, (above, _folded(_cut(_highlighted(diff), room)), below))) + "\n"
 
 
+def without(secrets: Sequence[str], summary: Summary) -> Summary:
+    """The summary with these values hidden wherever text of the stack's own is shown."""
+
+    def hide(text: str) -> str:
+        return redact(text, secrets)
+
+    return replace(
+        summary,
+        changes=tuple(
+            replace(c, name=hide(c.name), because=tuple(hide(path) for path in c.because)) for c in summary.changes
+        ),
+        findings=tuple(replace(f, name=hide(f.name), message=hide(f.message)) for f in summary.findings),
+        notices=tuple(replace(n, name=hide(n.name), message=hide(n.message)) for n in summary.notices),
+    )
+
+
 def redact(text: str, secrets: Iterable[str]) -> str:
     """The text without these values, the longest first, as they stand and as the engine quotes them."""
     for secret in sorted(filter(None, secrets), key=len, reverse=True):
@@ -124,10 +147,11 @@ def _change(step: Mapping[str, Any]) -> Change:
     detailed: Mapping[str, Mapping[str, Any]] = step.get("detailedDiff") or {}
     because: Sequence[str] = ()
     if step["op"] == "replace":
-        because = [path for path, diff in detailed.items() if diff["diffKind"].endswith("-replace")] or step.get("keys")
+        forcing = [path for path, diff in detailed.items() if diff["diffKind"].endswith("-replace")]
+        because = forcing or step.get("keys") or ()
     elif step["op"] == "update":
-        because = list(detailed) or step.get("diffs")
-    return Change(step["op"], _name(step["urn"]), step["type"], tuple(sorted(because or ())))
+        because = list(detailed) or step.get("diffs") or ()
+    return Change(step["op"], _name(step["urn"]), step["type"], tuple(sorted(because)))
 
 
 def _name(urn: str) -> str:
@@ -152,6 +176,7 @@ def _headline(summary: Summary) -> str:
 
 def _row(change: Change) -> str:
     because = ", ".join(_code(path) for path in change.because[:6]) + (", ..." if len(change.because) > 6 else "")
+    because = because or ("what it depends on" if change.kind == "replace" else "")
     kind = f"**{change.kind}**" if change.kind in ("replace", "delete") else change.kind
     return f"| {kind} | {_code(change.name)} | {_code(change.type)} | {because} |"
 
