@@ -2,10 +2,12 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-OURS := __main__.py infra workloads sandbox tests bench
+POLICY := policy/.venv
+OURS := __main__.py infra workloads price sandbox tests bench
+STACK ?= dev
 
 .DEFAULT_GOAL := help
-.PHONY: help sandbox sandbox-status sandbox-down venv lint types unit test bench lock
+.PHONY: help price sandbox sandbox-status sandbox-down venv policy lint types unit test bench lock
 
 help: ## what can be made here
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -19,6 +21,9 @@ sandbox-status: venv ## what runs of it, since when, with pids and ports
 sandbox-down: venv ## `pulumi destroy`, then stop all: nothing is left
 	$(BIN)/python -m sandbox down
 
+price: venv ## what a stack costs by the hour and by the month: make price STACK=dev
+	@$(BIN)/python -m price $(STACK)
+
 venv: $(VENV)/.installed ## the Python environment, as pinned
 
 $(VENV)/.installed: requirements.txt requirements-dev.txt constraints.txt sandbox/constraints.txt
@@ -26,12 +31,20 @@ $(VENV)/.installed: requirements.txt requirements-dev.txt constraints.txt sandbo
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	@touch $@
 
+policy: $(POLICY)/.installed ## the policy pack's own environment, for `pulumi preview --policy-pack policy`
+
+$(POLICY)/.installed: policy/requirements.txt policy/constraints.txt
+	$(PYTHON) -m venv $(POLICY)
+	$(POLICY)/bin/pip install --quiet --disable-pip-version-check -r policy/requirements.txt
+	@touch $@
+
 lint: venv ## ruff: style and format
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: venv ## mypy --strict on our own code
+types: venv policy ## mypy --strict on our own code
 	$(BIN)/mypy --strict $(OURS)
+	$(BIN)/mypy --strict --python-executable $(POLICY)/bin/python policy
 
 unit: venv ## the program under mocks, every stack and setting (under a minute)
 	$(BIN)/pytest tests/unit
