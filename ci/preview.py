@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 
 from ci.report import redact, render, summarise, without
+from price.cost import PriceError, difference, estimate, stack_settings, summary
 
 PROJECT = Path(__file__).parent.parent
 POLICY = "policy"
@@ -65,6 +66,21 @@ def secrets(stack: str) -> list[str]:
     return list(secret_values(encrypted, shown))
 
 
+def price(stack: str, base: str) -> str:
+    """What the stack costs, against what it cost at the base."""
+    try:
+        after = estimate(stack_settings(stack))
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("Pulumi.yaml", f"Pulumi.{stack}.yaml"):
+                done = subprocess.run(["git", "show", f"{base}:{name}"], cwd=PROJECT, capture_output=True, check=False)
+                if done.returncode:
+                    return f"{summary(after)}; nothing to compare with"
+                (Path(folder) / name).write_bytes(done.stdout)
+            return difference(estimate(stack_settings(stack, Path(folder))), after)
+    except PriceError as error:
+        return f"unknown: {error}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m ci.preview", description=__doc__)
     parser.add_argument("stack")
@@ -73,9 +89,10 @@ def main() -> None:
     given = parser.parse_args()
     hidden = secrets(given.stack)
     exit_code, events, diff, complaint = preview(given.stack)
-    summary = without(hidden, summarise(events, exit_code, complaint))
-    print(render(given.stack, given.commit, summary, price(given.stack, given.base), redact(diff, hidden)), end="")
-    sys.exit(not summary.passed)
+    found = without(hidden, summarise(events, exit_code, complaint))
+    cost = redact(price(given.stack, given.base), hidden)
+    print(render(given.stack, given.commit, found, cost, redact(diff, hidden)), end="")
+    sys.exit(not found.passed)
 
 
 if __name__ == "__main__":

@@ -112,7 +112,7 @@ def render(stack: str, commit: str, summary: Summary, price: str, diff: str) -> 
     if rows := [_row(c) for c in summary.changes if c.kind != "create"]:
         table = ["| | resource | type | because of |", "| --- | --- | --- | --- |", *_capped(rows)]
         parts.append("\n".join(table))
-    parts += [_policy(summary), f"**Price:** {price}"]
+    parts += [_policy(summary), f"**Price:** {_code(price)}"]
     above, below = "\n\n".join(parts), f"<sub>Commit {commit}.</sub>" if commit else ""
     room = LIMIT - len(above) - len(below) - len(_folded("")) - 100
     return "\n\n".join(filter(None, (above, _folded(_cut(_highlighted(diff), room)), below))) + "\n"

@@ -88,7 +88,7 @@ def stack_settings(stack: str, folder: Path = PROJECT) -> Settings:
         raise PriceError(f"{stack}: there is no {file.name}. Name one of {', '.join(known)}.") from None
     own = {key.partition(":")[2]: value for key, value in config.items() if key.startswith("paddle-on-aws:")}
     aws = {key.partition(":")[2]: value for key, value in config.items() if key.startswith("aws:")}
-    settings, problems = read(own)
+    settings, problems = read(own, folder)
     if problems:
         raise PriceError(f"{file.name}: {problems[0]}")
     return dataclasses.replace(settings, stack=stack, aws=aws)
