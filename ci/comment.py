@@ -60,10 +60,12 @@ class GitHub:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m ci.comment", description=__doc__)
     parser.add_argument("number", type=int, help="the pull request's number")
-    number = parser.parse_args().number
+    number, body = parser.parse_args().number, sys.stdin.read()
+    if not body.startswith("<!--"):
+        raise SystemExit("there is no comment to post: the preview ended before it wrote one, and said why above")
     try:
         github = GitHub(*(os.environ[name] for name in ("GITHUB_API_URL", "GITHUB_REPOSITORY", "GITHUB_TOKEN")))
-        print(github.upsert(number, sys.stdin.read()))
+        print(github.upsert(number, body))
     except KeyError as error:
         raise SystemExit(f"{error.args[0]} is not set: the workflow gives it, so run this there") from None
     except urllib.error.HTTPError as error:
