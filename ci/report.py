@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any
 
 # GitHub refuses a longer comment.
@@ -13,7 +14,8 @@ ORDER = ("replace", "delete", "update", "create")
 PAST = {"replace": "replaced", "delete": "deleted", "update": "updated", "create": "created"}
 # What the engine says last whatever went wrong.
 GENERIC = "preview failed"
-ROWS, CELL = 60, 240
+# How much of it each list may take, and a name in a list; the diff gets the rest.
+LIST, CELL = 14_000, 240
 HIDDEN = "[secret]"
 
 
@@ -87,7 +89,7 @@ def summarise(events: Iterable[Mapping[str, Any]], exit_code: int, complaint: st
     told = [notice for notice in notices if notice.message != GENERIC]
     broken = any(finding.mandatory for finding in findings)
     if exit_code and not broken and not any(notice.severity == "error" for notice in told):
-        told.append(Notice("error", "", complaint.strip() or GENERIC))
+        told.append(Notice("error", "", complaint.strip().removeprefix("error: ") or GENERIC))
     return Summary(
         changes=tuple(sorted(changes, key=lambda c: (rank.get(c.kind, len(rank)), c.name))),
         unchanged=sum(step["op"] == "same" for step in steps),
@@ -169,9 +171,9 @@ def _headline(summary: Summary) -> str:
     loud = ", ".join(text for kind, text in told.items() if kind in ("replace", "delete"))
     quiet = [text for kind, text in told.items() if kind not in ("replace", "delete")]
     line = ", ".join([*([f"**{loud}**"] if loud else []), *quiet, f"{summary.unchanged} unchanged"]) + "."
-    if not summary.changes:
-        line = f"Nothing would change: {line}"
-    return line if summary.complete else f"**The preview failed**; as far as it came: {line}"
+    if not summary.complete:
+        return f"**The preview failed**; as far as it came: {line}"
+    return line if summary.changes else f"Nothing would change: {line}"
 
 
 def _row(change: Change) -> str:
@@ -196,7 +198,10 @@ def _policy(summary: Summary) -> str:
 
 
 def _capped(lines: Sequence[str]) -> list[str]:
-    return list(lines) if len(lines) <= ROWS else [*lines[:ROWS], f"... and {len(lines) - ROWS} more"]
+    """As many of the lines as a list may hold, and how many there are besides."""
+    lengths = accumulate(len(line) + 1 for line in lines)
+    kept = [line for line, length in zip(lines, lengths, strict=True) if length <= LIST]
+    return kept if len(kept) == len(lines) else [*kept, f"... and {len(lines) - len(kept)} more"]
 
 
 def _clip(text: str, length: int) -> str:
