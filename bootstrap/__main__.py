@@ -1,8 +1,7 @@
-"""Once an account: where Pulumi's state lies, and the two roles that GitHub's workflows take on."""
+"""Once an account: where Pulumi's state lies, and the roles that GitHub's workflows take on."""
 
 import re
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pulumi
@@ -17,6 +16,9 @@ from infra.iam import Statement, allow, document  # noqa: E402
 
 GITHUB = "token.actions.githubusercontent.com"
 STATE = ".pulumi/*"
+PROGRAM = "paddle-on-aws"
+# A stack's role is this and the stack's name.
+DEPLOY_ROLE = "paddle-deploy-"
 OLD_VERSIONS_DAYS = 90
 # A deployment waits for the training, and its credentials must last as long.
 DEPLOY_HOURS = 4
@@ -38,14 +40,14 @@ def settings() -> tuple[str, list[str]]:
     return repository, list(environments)
 
 
-def trust(provider: pulumi.Input[str], subjects: Sequence[str]) -> pulumi.Output[str]:
-    """Only GitHub's own tokens, made for AWS, for these jobs of this repository: exact names, no pattern."""
+def trust(provider: pulumi.Input[str], subject: str) -> pulumi.Output[str]:
+    """Only GitHub's own tokens, made for AWS, for one kind of job of this repository: an exact name, no pattern."""
     return document(
         {
             "Effect": "Allow",
             "Action": ["sts:AssumeRoleWithWebIdentity"],
             "Principal": {"Federated": provider},
-            "Condition": {"StringEquals": {f"{GITHUB}:aud": "sts.amazonaws.com", f"{GITHUB}:sub": list(subjects)}},
+            "Condition": {"StringEquals": {f"{GITHUB}:aud": "sts.amazonaws.com", f"{GITHUB}:sub": subject}},
         }
     )
 
@@ -63,12 +65,13 @@ def preview_statements(partition: str, bucket: pulumi.Input[str], key: pulumi.In
     ]
 
 
-def deploy_statements(bucket: pulumi.Input[str], key: pulumi.Input[str]) -> list[Statement]:
-    """What a deployment does to the state, besides what docs/deployer-policy.json lets it do to AWS."""
-    write = ("s3:DeleteObject", "s3:GetObject", "s3:PutObject")
+def deploy_statements(stack: str, bucket: pulumi.Output[str], key: pulumi.Input[str]) -> list[Statement]:
+    """What a deployment does to its own stack's state, besides what docs/deployer/ lets it do to AWS."""
+    own = [bucket.apply(lambda arn, end=end: f"{arn}/.pulumi/*/{PROGRAM}/{stack}{end}") for end in (".json*", "/*")]
     return [
         allow("ListState", ("s3:ListBucket",), bucket),
-        allow("WriteState", write, pulumi.Output.concat(bucket, "/", STATE)),
+        allow("ReadState", ("s3:GetObject",), pulumi.Output.concat(bucket, "/", STATE)),
+        allow("WriteState", ("s3:DeleteObject", "s3:PutObject"), own),
         allow("UseSecrets", ("kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey"), key),
     ]
 
@@ -159,23 +162,34 @@ github = aws.iam.OpenIdConnectProvider("github", url=f"https://{GITHUB}", client
 preview = aws.iam.Role(
     "preview",
     description=f"Previews on pull requests of {repository}",
-    assume_role_policy=trust(github.arn, [f"repo:{repository}:pull_request"]),
+    assume_role_policy=trust(github.arn, f"repo:{repository}:pull_request"),
 )
 aws.iam.RolePolicy(
     "preview-policy", role=preview.name, policy=document(*preview_statements(partition, bucket.arn, key.arn))
 )
-deploy = aws.iam.Role(
-    "deploy",
-    description=f"Deployments from {repository}",
-    assume_role_policy=trust(github.arn, [f"repo:{repository}:environment:{name}" for name in environments]),
-    max_session_duration=DEPLOY_HOURS * 3600,
-)
-aws.iam.RolePolicy("deploy-state", role=deploy.name, policy=document(*deploy_statements(bucket.arn, key.arn)))
-aws.iam.RolePolicy("deploy-policy", role=deploy.name, policy=(PROJECT / "docs/deployer-policy.json").read_text())
+for stack in environments:
+    deploy = aws.iam.Role(
+        f"deploy-{stack}",
+        name=f"{DEPLOY_ROLE}{stack}",
+        description=f"Deployments of {stack} from {repository}",
+        assume_role_policy=trust(github.arn, f"repo:{repository}:environment:{stack}"),
+        max_session_duration=DEPLOY_HOURS * 3600,
+    )
+    aws.iam.RolePolicy(
+        f"deploy-{stack}-state", role=deploy.name, policy=document(*deploy_statements(stack, bucket.arn, key.arn))
+    )
+    for part in sorted(file.stem for file in (PROJECT / "docs/deployer").glob("*.json")):
+        # Too long together to be the role's own; docs/permissions.md makes them, with the stack's names filled in.
+        aws.iam.RolePolicyAttachment(
+            f"deploy-{stack}-{part}",
+            role=deploy.name,
+            policy_arn=f"arn:{partition}:iam::{account}:policy/paddle-deployer-{stack}-{part}",
+        )
 
 # Named as the workflows read them: `pulumi stack output --shell` is a file of GitHub variables.
+pulumi.export("AWS_REGION", region)
+pulumi.export("DEPLOY_ROLE", f"arn:{partition}:iam::{account}:role/{DEPLOY_ROLE}")
+pulumi.export("PREVIEW_ROLE", preview.arn)
 pulumi.export("PULUMI_BACKEND_URL", pulumi.Output.concat("s3://", bucket.bucket, "?region=", region))
 pulumi.export("PULUMI_SECRETS_PROVIDER", f"awskms://alias/pulumi-state?region={region}")
-pulumi.export("PREVIEW_ROLE", preview.arn)
-pulumi.export("DEPLOY_ROLE", deploy.arn)
-pulumi.export("AWS_REGION", region)
+pulumi.export("STACKS", " ".join(environments))
