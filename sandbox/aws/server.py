@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+from pathlib import Path
 
 # Before moto is imported: without it every attachment of an AWS-managed policy fails.
 os.environ["MOTO_IAM_LOAD_MANAGED_POLICIES"] = "true"
@@ -12,16 +13,20 @@ os.environ["MOTO_IAM_LOAD_MANAGED_POLICIES"] = "true"
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import make_server
 
-from sandbox.aws import mends
+from sandbox.aws import calls, mends
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m sandbox.aws.server", description=__doc__)
     parser.add_argument("--port", type=int, required=True, help="a free port of 127.0.0.1")
-    port = parser.parse_args().port
+    parser.add_argument("--calls", type=Path, help="a file to write each call to")
+    given = parser.parse_args()
+    port = given.port
     mends.apply()
+    application = DomainDispatcherApplication(create_backend_app)
+    answering = calls.recorded(application, given.calls) if given.calls else application
     try:
-        server = make_server("127.0.0.1", port, DomainDispatcherApplication(create_backend_app), threaded=True)
+        server = make_server("127.0.0.1", port, answering, threaded=True)
     except (OSError, SystemExit) as error:
         raise SystemExit(f"port {port} of 127.0.0.1 cannot be listened on: choose another") from error
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))

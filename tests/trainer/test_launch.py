@@ -184,7 +184,7 @@ def test_a_peer_that_never_comes_is_a_clear_error(gang: Gang) -> None:
     assert gang.statuses() == [1, 1]
     for index in (0, 1):
         assert "after 3 s: 2 of 3 pods run; trainer 2: job-2-" in gang.pods[index].text()
-        assert "Pending Unschedulable: 0/2 nodes are available" in gang.pods[index].text()
+        assert "Pending Unschedulable 0/2 nodes are available" in gang.pods[index].text()
 
 
 def test_a_failed_job_fails_the_pods_that_come_after_it_at_once(gang: Gang) -> None:

@@ -9,12 +9,12 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import ssl
 import subprocess
 import sys
 import tarfile
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -93,23 +93,24 @@ lines = st.lists(
 
 @settings(max_examples=200, deadline=None)
 @given(lines=lines, ending=st.booleans(), splits=st.integers(1, 9), block=st.integers(1, 50))
-def test_any_lines_are_split_evenly_and_whole(lines: list[bytes], ending: bool, splits: int, block: int) -> None:
+def test_any_lines_are_split_evenly_and_whole(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[bytes], ending: bool, splits: int, block: int
+) -> None:
     content = b"\n".join(lines) + (b"\n" if ending else b"")
-    old, prepare.BLOCK = prepare.BLOCK, block
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "source"
-            file.write_bytes(content)
-            cuts = None if count(content) < splits else prepare.cut(file, splits)
-            if cuts is None:
-                with pytest.raises(prepare.DataError, match=f"records for {splits} trainers"):
-                    prepare.cut(file, splits)
-                return
-            (Path(folder) / "data").parent.mkdir(exist_ok=True)
-            prepare.split(file, Path(folder) / "data", {}, splits)
-            parts = shards(Path(folder))
-    finally:
-        prepare.BLOCK = old
+    folder = tmp_path_factory.getbasetemp() / "any-lines"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    file = folder / "source"
+    file.write_bytes(content)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(prepare, "BLOCK", block)
+        if count(content) < splits:
+            with pytest.raises(prepare.DataError, match=f"records for {splits} trainers"):
+                prepare.cut(file, splits)
+            return
+        cuts = prepare.cut(file, splits)
+        prepare.split(file, folder / "data", {}, splits)
+    parts = shards(folder)
     assert_even_split(content, parts)
     assert [records for _, _, records in cuts] == [count(part) for part in parts]
 

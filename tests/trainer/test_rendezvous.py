@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sandbox import build
 
+from sandbox import build
 from tests.trainer import controlplane
 from tests.trainer.api import make_pod
 from tests.trainer.gang import STUB, Gang

@@ -113,7 +113,7 @@ def test_the_table_a_person_reads() -> None:
     assert rows[0].split("  ")[0] == "item"
     assert rows[2].split() == ["workers,", "m6i.large", "3", "0.096", "per", "hour", "0.288", "210.24"]
     assert rows[6].split() == ["NAT", "traffic", "by", "use", "0.045", "per", "GB", "by", "use", "by", "use"]
-    assert rows[15].split() == ["together", "0.462", "337.59"]
+    assert rows[15].split() == ["together", "0.456", "333.24"]
     assert rows[-1].startswith("List prices of us-west-2, written down 2026-01-02")
 
 

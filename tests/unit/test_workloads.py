@@ -1,6 +1,7 @@
 """The Jobs as settings make them, and the pure functions behind them."""
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from infra.settings import read
 from tests.unit.conftest import RunStack
 from tests.unit.program import Graph
 from workloads.next_steps import next_steps
-from workloads.scripts import digest, key_of
+from workloads.scripts import TRAINER, digest, key_of
 from workloads.training_job import training_job_spec
 
 JOB = "kubernetes:batch/v1:Job"
@@ -149,7 +150,7 @@ def test_pods_find_every_script_at_its_path(program: RunStack) -> None:
     maps = {r.inputs["metadata"]["name"]: r for r in graph.all("kubernetes:core/v1:ConfigMap")}
     for job, files in {
         "paddle-data": {"prepare.py", "quick_start/train.py"},
-        "paddle-cluster-job": {"launch.py", "kube.py"},
+        "paddle-cluster-job": {"gang.py", "kube.py", "launch.py", "pod_settings.py", "training.py", "volume.py"},
         "paddle-export": {"await_job.py", "export.sh", "kube.py"},
     }.items():
         volumes = spec_of(graph, job)["template"]["spec"]["volumes"]
@@ -157,6 +158,13 @@ def test_pods_find_every_script_at_its_path(program: RunStack) -> None:
         assert {item["path"] for item in shipped["items"]} == files
         assert {item["key"] for item in shipped["items"]} == set(maps[shipped["name"]].inputs["data"])
         assert maps[shipped["name"]].inputs["immutable"] is True
+        ours = {path.stem for path in TRAINER.glob("*.py")}
+        imported = {
+            name
+            for text in maps[shipped["name"]].inputs["data"].values()
+            for name in re.findall(r"^(?:from|import) (\w+)", text, re.MULTILINE)
+        }
+        assert {f"{name}.py" for name in imported & ours} <= files, f"{job} imports what does not travel with it"
 
 
 @pytest.mark.parametrize(("path", "key"), [("train.py", "train.py"), ("lib/my file.py", "-my_file.py")])

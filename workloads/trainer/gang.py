@@ -33,19 +33,9 @@ class Pod:
 
 
 def read_pod(item: dict[str, Any]) -> Pod:
-    """The pod, and in `note` why it does not run, as far as Kubernetes says."""
+    """The pod as the API server gives it."""
     metadata, status = item["metadata"], item.get("status", {})
     index = metadata.get("annotations", {}).get("batch.kubernetes.io/job-completion-index")
-    notes = [
-        f"{c.get('reason', '')}: {c.get('message', '')}" for c in status.get("conditions", []) if c["status"] == "False"
-    ]
-    for container in status.get("containerStatuses", []) + status.get("initContainerStatuses", []):
-        state = container.get("state", {})
-        notes += [
-            f"{s.get('reason', '')} {s.get('exitCode', '')}".strip()
-            for s in (state.get("waiting"), state.get("terminated"))
-            if s
-        ]
     return Pod(
         uid=metadata["uid"],
         name=metadata["name"],
@@ -55,8 +45,21 @@ def read_pod(item: dict[str, Any]) -> Pod:
         going="deletionTimestamp" in metadata,
         created=metadata.get("creationTimestamp", ""),
         job_uid=next((o["uid"] for o in metadata.get("ownerReferences", []) if o["kind"] == "Job"), ""),
-        note=notes[-1] if notes else "",
+        note=read_note(status),
     )
+
+
+def read_note(status: dict[str, Any]) -> str:
+    """Why the pod does not run, as far as Kubernetes says: a container's trouble before the pod's."""
+    for container in status.get("containerStatuses", []) + status.get("initContainerStatuses", []):
+        for state in ("waiting", "terminated"):
+            found = container.get("state", {}).get(state)
+            if found:
+                return f"{found.get('reason', '')} {found.get('message', '')}".strip()
+    for condition in status.get("conditions", []):
+        if condition["status"] == "False":
+            return f"{condition.get('reason', '')} {condition.get('message', '')}".strip()
+    return ""
 
 
 class Gang:
@@ -112,12 +115,13 @@ def complete(gang: list[Pod | None]) -> list[Pod]:
 
 def describe_missing(gang: list[Pod | None]) -> str:
     """Which trainers are not there, and why; the first few by name."""
-    missing = [(i, pod) for i, pod in enumerate(gang) if not pod or not pod.ready]
-    named = [
-        f"trainer {i}: {f'{pod.name} {pod.phase} {pod.note}'.strip() if pod else 'no pod'}" for i, pod in missing[:5]
-    ]
-    more = [f"and {len(missing) - 5} more"] if len(missing) > 5 else []
-    return f"{len(gang) - len(missing)} of {len(gang)} pods run; " + "; ".join(named + more)
+    missing = [(trainer, pod) for trainer, pod in enumerate(gang) if not pod or not pod.ready]
+    told = [f"{len(gang) - len(missing)} of {len(gang)} pods run"]
+    for trainer, pod in missing[:5]:
+        told.append(f"trainer {trainer}: " + (f"{pod.name} {pod.phase} {pod.note}".strip() if pod else "no pod"))
+    if len(missing) > 5:
+        told.append(f"and {len(missing) - 5} more")
+    return "; ".join(told)
 
 
 def describe_lost(members: tuple[str, ...], pods: list[Pod]) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 from pod_settings import LaunchError, Settings, say
 from volume import Attempt
 
+DEVICES = Path("/dev")
 GRACE_SECONDS = 20.0  # less than the pod's own 30
 
 
@@ -43,7 +44,7 @@ def launch_commands(settings: Settings, attempt: Attempt, trainer: int, work: Pa
     if paddle and any((Path(folder) / "distributed").is_dir() for folder in paddle.submodule_search_locations or []):
         if not (work / "code" / "train.py").is_file():
             raise LaunchError(f"the training code {settings.code} has no train.py")
-        launcher = [sys.executable, "-m", "paddle.distributed.launch", "--nproc_per_node", "1"]
+        launcher = [sys.executable, "-m", "paddle.distributed.launch", "--nproc_per_node", str(processes_per_pod())]
         launcher += ["--log_level", "WARNING", "--log_dir", str(work / "log")]
         launcher += ["--ips", ",".join(attempt.addresses), "--start_port", str(port), "--host", settings.pod_ip]
         launcher += ["--job_id", f"{settings.job}-{attempt.number}", "train.py"]
@@ -62,6 +63,11 @@ def launch_commands(settings: Settings, attempt: Attempt, trainer: int, work: Pa
         next_pass = int(attempt.resume[len("pass-") :]) + 1
         trainee += [f"--init_model_path={settings.output / attempt.resume}", f"--start_pass={next_pass}"]
     return {"server.log": server, "train.log": [*trainee, *settings.arguments]}
+
+
+def processes_per_pod() -> int:
+    """One for each GPU that the container has, or one on the CPU."""
+    return len(list(DEVICES.glob("nvidia[0-9]*"))) or 1
 
 
 def find_config(code: Path) -> str:

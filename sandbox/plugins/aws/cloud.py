@@ -18,6 +18,7 @@ import botocore.session
 from botocore import xform_name
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
+from botocore.parsers import ResponseParserError
 
 from sandbox.plugins.aws.props import State, Unknown
 
@@ -161,6 +162,8 @@ class Cloud:
             return call()
         except ParamValidationError as error:
             raise StandInError(f"{action}: {' '.join(str(error).split())}") from error
+        except ResponseParserError as error:
+            raise StandInError(f"{action}: AWS answered what cannot be read; its log tells why") from error
         except BotoCoreError as error:
             raise StandInError(f"{action}: AWS cannot be reached: {' '.join(str(error).split())}") from error
 

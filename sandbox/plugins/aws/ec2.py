@@ -194,7 +194,11 @@ def _create_table(cloud: Cloud, want: State) -> str:
 
 def _create_route(cloud: Cloud, want: State) -> str:
     cloud("ec2:CreateRoute", want)
-    return f"r-{want['routeTableId']}{zlib.crc32(want['destinationCidrBlock'].encode())}"
+    return _name_route(cloud, want)
+
+
+def _name_route(cloud: Cloud, state: State) -> str:
+    return f"r-{state['routeTableId']}{zlib.crc32(state['destinationCidrBlock'].encode())}"
 
 
 def _place_of_route(identity: str, state: State) -> tuple[str, str]:
@@ -235,6 +239,10 @@ def _read_association(cloud: Cloud, identity: str, before: State) -> State:
     every = (each for table in tables for each in table.get("Associations", []))
     found: State = plain(only(each for each in every if target in (each.get("SubnetId"), each.get("GatewayId"))))
     return found
+
+
+def _name_association(cloud: Cloud, state: State) -> str:
+    return str(_read_association(cloud, "", state)["routeTableAssociationId"])
 
 
 def _update_association(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
@@ -618,7 +626,9 @@ def _delete_by(action: str, parameter: str) -> Any:
 
 
 def _delete_endpoint(cloud: Cloud, identity: str, state: State) -> None:
-    cloud("ec2:DeleteVpcEndpoints", VpcEndpointIds=[identity])
+    failed = cloud("ec2:DeleteVpcEndpoints", VpcEndpointIds=[identity]).get("Unsuccessful")
+    if failed:
+        raise StandInError(f"ec2:DeleteVpcEndpoints: {failed[0]['Error'].get('Message', 'AWS gives no reason')}")
 
 
 RULE_INPUTS: dict[str, Prop] = {
@@ -708,6 +718,7 @@ ROWS = [
         read=_read_route,
         update=_update_route,
         delete=_delete_route,
+        known_as=_name_route,
         check=exactly_one("gatewayId", "natGatewayId"),
     ),
     Row(
@@ -723,6 +734,7 @@ ROWS = [
         read=_read_association,
         update=_update_association,
         delete=_delete_association,
+        known_as=_name_association,
         check=exactly_one("subnetId", "gatewayId"),
     ),
     Row(

@@ -88,9 +88,9 @@ def planned(row: Row, want: State) -> State:
 
 def planned_update(row: Row, olds: State, want: State) -> State:
     """The state that a preview of an update shows."""
-    asked = {name: value for name, value in want.items() if name in comparable(row)}
+    kept = {name: value for name, value in olds.items() if name not in row.inputs or COMPUTED in row.inputs[name].how}
     renewed = {name: UNKNOWN for name in row.renewed if _changed(row, olds, want)}
-    return {**olds, **_kept_computed(row.inputs, olds, asked), **renewed}
+    return {**kept, **_kept_computed(row.inputs, olds, _asked(row, want)), **renewed}
 
 
 def _kept_computed(inputs: Mapping[str, Prop], olds: State, asked: State) -> State:
@@ -249,5 +249,5 @@ def delete(row: Row, cloud: Cloud, identity: str, state: State, seconds: float) 
 def explain(error: Exception) -> str:
     if isinstance(error, ClientError):
         told = error.response["Error"]
-        return f"{error.operation_name}: {told['Code']}: {told.get('Message', '')}"
+        return f"{error.operation_name}: {told['Code']}: {' '.join(told.get('Message', '').split())}"
     return str(error)

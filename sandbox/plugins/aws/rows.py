@@ -47,6 +47,7 @@ class Row:
     withheld: Sequence[str] = ()  # outputs that the SDK promises and the stand-in does not have
     renewed: Sequence[str] = ()  # outputs that an update gives a new value
     delete_first: bool = False  # two cannot be there at once, so a replacement deletes the old one first
+    known_as: Callable[[Cloud, State], str] | None = None  # its id, where an import names it otherwise
     vanishes: bool = True  # False: AWS keeps it, switched off, so that it cannot be seen gone
     seconds: float = 600  # how long to wait, when the program does not say
 

@@ -32,7 +32,7 @@ def _row(urn: str) -> Row:
     token = urn.split("::")[2].rsplit("$", 1)[-1]
     if token not in ROWS:
         raise StandInError(
-            f"{token} is not a resource type that the sandbox's AWS stand-in knows; docs/stand-ins.md lists them"
+            f"{token} is not a resource type that the sandbox's AWS stand-in knows; docs/stand-ins-aws.md lists them"
         )
     return ROWS[token]
 
@@ -163,9 +163,10 @@ class Servicer(provider_pb2_grpc.ResourceProviderServicer):
         state = lifecycle.look(row, cloud, request.id, before)
         if state is None:
             return provider_pb2.ReadResponse()
+        identity = row.known_as(cloud, state) if row.known_as and not before else request.id
         asked = as_inputs(lifecycle.comparable(row), state, inputs)
         asked["__defaults"] = inputs.get("__defaults", [])
-        return provider_pb2.ReadResponse(id=request.id, properties=wire.write(state), inputs=wire.write(asked))
+        return provider_pb2.ReadResponse(id=identity, properties=wire.write(state), inputs=wire.write(asked))
 
     @_answers
     def Update(self, request: Any, context: Any) -> Any:  # noqa: N802

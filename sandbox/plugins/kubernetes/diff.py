@@ -97,7 +97,8 @@ def format_path(path: Path) -> str:
 def prune(live: Any, inputs: Any) -> Any:
     """The live value cut down to the fields the program gave, so that the cluster's own fields are no difference."""
     if isinstance(live, dict) and isinstance(inputs, dict):
-        return {key: prune(value, inputs[key]) for key, value in live.items() if key in inputs}
+        unwritten = {key: value for key, value in inputs.items() if key not in live and _is_zero(value)}
+        return {key: prune(value, inputs[key]) for key, value in live.items() if key in inputs} | unwritten
     if isinstance(live, list) and isinstance(inputs, list):
         return [prune(value, inputs[at]) for at, value in enumerate(live[: len(inputs)])]
     return live
@@ -116,7 +117,7 @@ def changes(pruned: Any, new: Any, live: Any, path: Path = ()) -> list[Change]:
         for key in sorted(pruned.keys() | new.keys()):
             here = (*path, key)
             if key not in new:
-                found.append(Change(here, "DELETE"))
+                found += [Change(here, "DELETE")] if key in full else []
             elif key in pruned:
                 found += changes(pruned[key], new[key], full.get(key), here)
             elif not (_is_zero(new[key]) and key not in full):

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 import botocore.session
@@ -63,6 +64,7 @@ def aws(aws_url: str) -> Callable[[str], Any]:
     """A client of a service that owes nothing to the stand-in: what AWS itself says."""
     session = botocore.session.Session()
 
+    @cache
     def client(service: str, region: str = "eu-west-1") -> Any:
         keys = {"aws_access_key_id": "test", "aws_secret_access_key": "test"}
         return session.create_client(service, region_name=region, endpoint_url=aws_url, **keys)

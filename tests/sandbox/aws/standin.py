@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import grpc
-from google.protobuf import struct_pb2
+from google.protobuf import empty_pb2, struct_pb2
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc, status_pb2
 
 from sandbox.plugins.aws import wire
+
+SECONDS = 10  # to wait for AWS: moto is ready at once, so whatever takes longer never will be
 
 
 class Refused(Exception):  # noqa: N818
@@ -32,12 +35,18 @@ class Resource:
 class Plugin:
     """A running plugin, spoken to as the engine does."""
 
-    def __init__(self, config: dict[str, Any], command: tuple[str, ...] = ("-m", "sandbox.plugins.aws")) -> None:
-        self.process = subprocess.Popen([sys.executable, *command, "127.0.0.1:0"], stdout=subprocess.PIPE, text=True)
+    def __init__(self, config: dict[str, Any], environment: Mapping[str, str] | None = None) -> None:
+        command = [sys.executable, "-m", "sandbox.plugins.aws", "127.0.0.1:0"]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True)
         assert self.process.stdout
-        self.channel = grpc.insecure_channel(f"127.0.0.1:{int(self.process.stdout.readline())}")
+        self.port = int(self.process.stdout.readline())
+        self.channel = grpc.insecure_channel(f"127.0.0.1:{self.port}")
         self.stub = provider_pb2_grpc.ResourceProviderStub(self.channel)
-        self.stub.Configure(provider_pb2.ConfigureRequest(args=wire.write(config), acceptSecrets=True))
+        try:
+            self.stub.Configure(provider_pb2.ConfigureRequest(args=wire.write(config), acceptSecrets=True))
+        except grpc.RpcError:
+            self.close()
+            raise
 
     def close(self) -> None:
         self.channel.close()
@@ -82,8 +91,21 @@ class Plugin:
 
     def create(self, kind: str, name: str, inputs: dict[str, Any]) -> Resource:
         news = self.check(kind, name, inputs)
-        answer = self.stub.Create(provider_pb2.CreateRequest(urn=self.urn(kind, name), properties=wire.write(news)))
+        answer = self.stub.Create(
+            provider_pb2.CreateRequest(urn=self.urn(kind, name), properties=wire.write(news), timeout=SECONDS)
+        )
         return Resource(kind, name, answer.id, news, wire.read(answer.properties))
+
+    def preview_update(self, resource: Resource, inputs: dict[str, Any]) -> dict[str, Any]:
+        news = self.check(resource.type, resource.name, inputs, resource.inputs)
+        request = provider_pb2.UpdateRequest(
+            id=resource.id,
+            urn=self.urn(resource.type, resource.name),
+            olds=wire.write(resource.state),
+            news=wire.write(news),
+            preview=True,
+        )
+        return wire.read(self.stub.Update(request).properties)
 
     def update(self, resource: Resource, inputs: dict[str, Any]) -> Resource:
         news = self.check(resource.type, resource.name, inputs, resource.inputs)
@@ -93,6 +115,7 @@ class Plugin:
             olds=wire.write(resource.state),
             news=wire.write(news),
             old_inputs=wire.write(resource.inputs),
+            timeout=SECONDS,
         )
         state = wire.read(self.stub.Update(request).properties)
         return Resource(resource.type, resource.name, resource.id, news, state)
@@ -114,9 +137,17 @@ class Plugin:
         return self.read(Resource(kind, name, identity, {}, {}))
 
     def delete(self, resource: Resource) -> None:
+        self.begin_delete(resource).result()
+
+    def begin_delete(self, resource: Resource) -> Any:
+        """A deletion under way, as a future."""
         urn = self.urn(resource.type, resource.name)
-        request = provider_pb2.DeleteRequest(id=resource.id, urn=urn, properties=wire.write(resource.state))
-        self.stub.Delete(request)
+        properties = wire.write(resource.state)
+        request = provider_pb2.DeleteRequest(id=resource.id, urn=urn, properties=properties, timeout=SECONDS)
+        return self.stub.Delete.future(request)
+
+    def cancel(self) -> None:
+        self.stub.Cancel(empty_pb2.Empty())
 
     def invoke(self, token: str, **args: Any) -> dict[str, Any]:
         answer = self.stub.Invoke(provider_pb2.InvokeRequest(tok=token, args=wire.write(args)))

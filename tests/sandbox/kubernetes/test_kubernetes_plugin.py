@@ -482,6 +482,17 @@ def test_what_the_api_server_leaves_out_is_no_difference(plugin: Plugin, empty: 
     previewed(plugin, inputs)
 
 
+def test_a_refresh_keeps_what_the_api_server_leaves_out(plugin: Plugin, node: NodeProcess, namespace: str) -> None:
+    inputs = job("thing", namespace, "true")
+    inputs["spec"]["template"]["spec"]["containers"][0] |= {"env": [{"name": "A", "value": ""}], "args": []}
+    resource_id, state = plugin.create(inputs)
+    _, after, seen = plugin.read(resource_id, state, state["__inputs"])
+    assert seen == state["__inputs"]
+    assert plugin.diff(after, seen).changes == pb.DiffResponse.DIFF_NONE
+    del seen["spec"]["template"]["spec"]["containers"][0]["env"][0]["value"]
+    assert plugin.diff(after, seen).changes == pb.DiffResponse.DIFF_NONE
+
+
 def test_an_explicit_zero_is_a_difference_where_the_cluster_has_more(plugin: Plugin) -> None:
     state = previewed(plugin, job("thing", "default", "true"))
     answer = plugin.diff(state, changed(state["__inputs"], "spec.suspend", True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import shutil
@@ -61,12 +62,13 @@ def read_records(lines: Iterator[str], where: str) -> Records:
 
 
 def read_shard(folder: Path) -> tuple[Records, Records]:
-    """This trainer's records, and those held out: chosen by content, so the same ones however the data is split."""
+    """This process's records, and those held out: chosen by content, so the same ones however the data is split."""
+    mine, processes = int(os.environ.get("PADDLE_LOCAL_RANK", "0")), int(os.environ.get("PADDLE_LOCAL_SIZE", "1"))
     kept: list[str] = []
     held_out: list[str] = []
     for path in sorted(folder.rglob("*.txt")):
         with path.open(encoding="utf-8", errors="replace") as lines:
-            for line in lines:
+            for line in itertools.islice(lines, mine, None, processes):
                 (kept if zlib.crc32(line.strip().encode()) % HELD_OUT else held_out).append(line)
     if not kept:
         sys.exit(f"{folder}: no records to train on; each trainer needs some in *.txt")

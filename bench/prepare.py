@@ -1,0 +1,59 @@
+"""prepare.py against `split -n l/N` on the same file, turn by turn in one run; and the memory that it takes."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+SCRIPTS = Path(__file__).parents[1] / "workloads" / "trainer"
+BAR, LIMIT, ROUNDS, SHARDS = 0.7, 200e6, 5, 8
+RUN = "import prepare, re; print(prepare.main(), re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1])"
+
+
+def timed(command: list[str], folder: Path, environment: dict[str, str]) -> tuple[float, str]:
+    """How long the command takes with nothing else to write, and what it prints."""
+    os.sync()
+    began = time.monotonic()
+    done = subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True, text=True)
+    return time.monotonic() - began, done.stdout
+
+
+def main() -> int:
+    """Print the ratio of the medians, and fail below the bar."""
+    size = float(sys.argv[1]) * 1e9 if len(sys.argv) > 1 else 2e9
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        block = b"".join(
+            b"%d\tan ordinary review, the %dth of its kind, of usual length\n" % (n % 2, n) for n in range(20000)
+        )
+        with (folder / "big").open("wb") as out:
+            while out.tell() < size:
+                out.write(block)
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(SCRIPTS),
+            "OUT_DIR": str(folder / "out"),
+            "SPLIT_COUNT": str(SHARDS),
+            "TRAIN_CONFIG_DIR": "quick_start",
+            "DATA_SOURCE": "s3://bucket/big",
+            "DATA_FILE": str(folder / "big"),
+        }
+        ours, theirs, memory = [], [], 0
+        for _ in range(ROUNDS):
+            seconds, printed = timed([sys.executable, "-c", RUN], folder, environment)
+            ours.append(seconds)
+            memory = max(memory, int(printed.split()[-1]) * 1024)
+            theirs.append(timed(["split", "-n", f"l/{SHARDS}", "big", "split-"], folder, environment)[0])
+    ratio = statistics.median(theirs) / statistics.median(ours)
+    print(f"{size / 1e9:.0f} GB in {SHARDS} shards: prepare.py {statistics.median(ours):.2f} s, durably;", end=" ")
+    print(f"split {statistics.median(theirs):.2f} s, not so: {ratio:.2f} of its speed; {memory / 1e6:.0f} MB of memory")
+    return 0 if ratio >= BAR and memory < LIMIT else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,72 @@
+"""Writes down what AWS is asked for: one line of JSON a call, with its operation, parameters, and whom it is about."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import threading
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from moto.core.parse import PROTOCOL_PARSERS
+from moto.core.request import Request, determine_request_protocol
+from moto.core.routing import get_service_router
+from moto.core.utils import get_service_model
+from moto.ec2.models import ec2_backends
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+# What a signature calls a service, where botocore's models go by another name.
+MODELS = {"elasticfilesystem": "efs"}
+ACCOUNT = "123456789012"
+EC2_ID = re.compile(r"[a-z]+(-[a-z]+)*-[0-9a-f]{8,17}")
+SIGNED = re.compile(r"Credential=([^/,]+)/\d+/([^/,]+)/([^/,]+)/aws4_request")
+
+
+def recorded(application: WSGIApplication, file: Path) -> WSGIApplication:
+    """The application, with each signed call written to the file before it is answered."""
+    writing = threading.Lock()
+
+    def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        if signed := SIGNED.search(environ.get("HTTP_AUTHORIZATION", "")):
+            body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+            environ["wsgi.input"] = io.BytesIO(body)
+            line = json.dumps(_call(*signed.groups(), environ, body), default=str)
+            with writing, file.open("a") as lines:
+                lines.write(line + "\n")
+        return application(environ, start_response)
+
+    return answer
+
+
+def _call(key: str, region: str, service: str, environ: WSGIEnvironment, body: bytes) -> dict[str, Any]:
+    name = MODELS.get(service, service)
+    request = Request({**environ, "wsgi.input": io.BytesIO(body)})
+    operation, in_path = get_service_router(name).match(request)
+    parse = PROTOCOL_PARSERS[determine_request_protocol(get_service_model(name), request.content_type)](operation).parse
+    parameters = parse(
+        {
+            "method": request.method,
+            "values": request.values,
+            "headers": request.headers,
+            "body": body,
+            "url_path": request.path,
+            "url_params": in_path,
+        }
+    )
+    told = {"key": key, "service": service, "operation": operation.name, "region": region, "parameters": parameters}
+    if service == "ec2":
+        tags = ec2_backends[ACCOUNT][region].tags
+        told["tags"] = {text: dict(tags.get(text, {})) for text in _texts(parameters) if EC2_ID.fullmatch(text)}
+    return told
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for member in value.values() if isinstance(value, dict) else value:
+            yield from _texts(member)

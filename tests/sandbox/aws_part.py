@@ -1,0 +1,80 @@
+"""The program's AWS part, made by the real engine in an AWS of its own that writes down what it is asked for."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from sandbox import build, processes, services, stack
+from sandbox.engine import Engine
+from sandbox.plugins import choice
+from sandbox.services import CHECKOUT
+
+# What lies in the cluster is left out, and with it Kubernetes.
+AWS_PART = ("--target", "**paddle:infra:**")
+
+
+@dataclass(frozen=True)
+class AwsPart:
+    """A stack of this checkout whose state, settings and AWS lie in a folder of their own."""
+
+    engine: Engine
+    endpoint: str
+    calls_file: Path
+
+    def set(self, config: Mapping[str, Any]) -> None:
+        """Give the stack these settings, and no others."""
+        settings = stack.Stack(self.engine.stack, "paddle-on-aws", {}, config)
+        stack.write(settings, self.engine.config, self.endpoint, self.engine.folder / "kubeconfig", self.engine.salt)
+
+    def pulumi(self, *arguments: str, program: Path = CHECKOUT) -> subprocess.CompletedProcess[str]:
+        """A command of the engine to its end; what it says is in `stdout`."""
+        return subprocess.run(
+            ["pulumi", *arguments, "--stack", self.engine.stack, "--config-file", str(self.engine.config)],
+            cwd=program,
+            env=self.engine.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+
+    def calls(self) -> Sequence[Mapping[str, Any]]:
+        return [json.loads(line) for line in self.calls_file.read_text().splitlines()]
+
+
+@contextmanager
+def aws_part(folder: Path, name: str) -> Iterator[AwsPart]:
+    """A stack with nothing in it."""
+    python, port = build.python(), processes.free_port()
+    found = [] if shutil.which("pulumi") else [build.engine()]
+    engine = Engine(folder, [*found, python.parent], name, folder / f"Pulumi.{name}.yaml")
+    engine.select()
+    choice.lay(choice.choose(engine.environment, os.environ), folder / "home/.pulumi", python)
+    choice.lay_language_host(folder / "home/.pulumi", Path(sys.executable))
+    # Read by the program, and asked for nothing.
+    kubeconfig = {"clusters": [{"name": "none"}], "current-context": "none"}
+    (folder / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
+    calls = folder / "calls.jsonl"
+    command = [str(python), "-m", "sandbox.aws.server", "--port", str(port), "--calls", str(calls)]
+    environment = services.clean(os.environ) | {"PYTHONPATH": str(CHECKOUT)}
+    with (
+        (folder / "aws.log").open("w") as log,
+        subprocess.Popen(command, env=environment, stdout=log, stderr=log) as server,
+    ):
+        try:
+            assert processes.wait(lambda: services.answers(port), 60), (folder / "aws.log").read_text()
+            yield AwsPart(engine, f"http://127.0.0.1:{port}", calls)
+        finally:
+            server.terminate()

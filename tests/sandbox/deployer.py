@@ -1,0 +1,219 @@
+"""The deployer's IAM policies, and what they must allow for a call that AWS was asked."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+ACCOUNT = "123456789012"
+
+# IAM actions that are named otherwise than the operation they stand for, or that one operation takes more of.
+ACTIONS: Mapping[str, Sequence[str]] = {
+    "sts:GetCallerIdentity": (),  # asked of nobody
+    "s3:DeleteBucketEncryption": ("s3:PutEncryptionConfiguration",),
+    "s3:DeleteBucketLifecycle": ("s3:PutLifecycleConfiguration",),
+    "s3:DeleteBucketTagging": ("s3:PutBucketTagging",),
+    "s3:DeleteObjects": ("s3:DeleteObject", "s3:DeleteObjectVersion"),
+    "s3:DeletePublicAccessBlock": ("s3:PutBucketPublicAccessBlock",),
+    "s3:GetBucketAccelerateConfiguration": ("s3:GetAccelerateConfiguration",),
+    "s3:GetBucketCors": ("s3:GetBucketCORS",),
+    "s3:GetBucketEncryption": ("s3:GetEncryptionConfiguration",),
+    "s3:GetBucketLifecycleConfiguration": ("s3:GetLifecycleConfiguration",),
+    "s3:GetBucketReplication": ("s3:GetReplicationConfiguration",),
+    "s3:GetObjectLockConfiguration": ("s3:GetBucketObjectLockConfiguration",),
+    "s3:GetPublicAccessBlock": ("s3:GetBucketPublicAccessBlock",),
+    "s3:HeadBucket": ("s3:ListBucket",),
+    "s3:ListMultipartUploads": ("s3:ListBucketMultipartUploads",),
+    "s3:ListObjectVersions": ("s3:ListBucketVersions",),
+    "s3:ListObjectsV2": ("s3:ListBucket",),
+    "s3:PutBucketEncryption": ("s3:PutEncryptionConfiguration",),
+    "s3:PutBucketLifecycleConfiguration": ("s3:PutLifecycleConfiguration",),
+    "s3:PutPublicAccessBlock": ("s3:PutBucketPublicAccessBlock",),
+}
+# Operations that tag what they make, and the action that this takes besides.
+TAGGING = {
+    "eks": "eks:TagResource",
+    "elasticfilesystem": "elasticfilesystem:TagResource",
+    "kms": "kms:TagResource",
+    "logs": "logs:TagResource",
+    "CreateRole": "iam:TagRole",
+    "CreateOpenIDConnectProvider": "iam:TagOpenIDConnectProvider",
+}
+PASSED_ROLES = {"roleArn": "eks", "nodeRole": "ec2", "serviceAccountRoleArn": "eks"}
+EC2_KINDS = {
+    "eipalloc": "elastic-ip",
+    "igw": "internet-gateway",
+    "key": "key-pair",
+    "lt": "launch-template",
+    "nat": "natgateway",
+    "rtb": "route-table",
+    "sg": "security-group",
+    "sgr": "security-group-rule",
+    "subnet": "subnet",
+    "vpc": "vpc",
+    "vpce": "vpc-endpoint",
+}
+# Ours from their first moment: KMS and EFS take tags with the call that makes a key or a file system.
+BORN_TAGGED = ("kms", "elasticfilesystem")
+EKS_PARTS = {"nodegroupName": "nodegroup", "addonName": "addon", "principalArn": "access-entry"}
+
+
+@dataclass(frozen=True)
+class Need:
+    """One action on one resource, with what AWS knows besides; no resource where the call does not tell which."""
+
+    action: str
+    resource: str | None
+    context: Mapping[str, Any] = field(default_factory=dict)
+
+
+def policies(region: str, cluster: str, zone: str) -> list[Mapping[str, Any]]:
+    """The statements of docs/deployer/ with their placeholders filled in."""
+    statements = []
+    for file in sorted((DOCS / "deployer").glob("*.json")):
+        text = file.read_text()
+        for word, value in {"ACCOUNT": ACCOUNT, "REGION": region, "CLUSTER": cluster, "ZONE": zone}.items():
+            text = re.sub(rf"\b{word}\b", value, text)
+        statements += json.loads(text)["Statement"]
+    return statements
+
+
+def besides() -> Mapping[str, str]:
+    """The actions that the document says are needed although the sandbox sees no such call, each with its reason."""
+    rows = re.findall(r"^\| `([\w:]+)` \| (.+) \|$", (DOCS / "permissions.md").read_text(), re.MULTILINE)
+    return dict(rows)
+
+
+def allowed(statements: Sequence[Mapping[str, Any]], need: Need) -> bool:
+    return any(
+        need.action in statement["Action"]
+        and (need.resource is None or any(fnmatchcase(need.resource, arn) for arn in _listed(statement["Resource"])))
+        and all(_holds(operator, keys, need) for operator, keys in statement.get("Condition", {}).items())
+        for statement in statements
+    )
+
+
+def _holds(operator: str, keys: Mapping[str, Any], need: Need) -> bool:
+    for key, wanted in keys.items():
+        if key not in need.context:
+            return False
+        given = _listed(need.context[key])
+        if not all(any(fnmatchcase(each, pattern) for pattern in _listed(wanted)) for each in given):
+            return False
+        if operator not in ("StringEquals", "ArnEquals", "ForAllValues:StringEquals"):
+            return False
+    return True
+
+
+def _listed(value: Any) -> list[str]:
+    return [value] if isinstance(value, str) else list(value)
+
+
+def needs(call: Mapping[str, Any]) -> Iterator[Need]:
+    """What a call takes."""
+    service, operation, parameters = call["service"], call["operation"], call["parameters"]
+    name = f"{service}:{operation}"
+    tags = _tags(parameters)
+    context: dict[str, Any] = {"aws:RequestTag/project": tags["project"]} if "project" in tags else {}
+    if service == "ec2":
+        yield from _ec2_needs(call, context)
+        return
+    if service in BORN_TAGGED and not operation.startswith(("CreateKey", "CreateFileSystem")):
+        context["aws:ResourceTag/project"] = "paddle-on-aws"
+    if "PolicyArn" in parameters:
+        context["iam:PolicyARN"] = parameters["PolicyArn"]
+    if operation == "ChangeResourceRecordSets":
+        changes = parameters["ChangeBatch"]["Changes"]
+        names = [change["ResourceRecordSet"]["Name"].rstrip(".") for change in changes]
+        context["route53:ChangeResourceRecordSetsNormalizedRecordNames"] = names
+    resources = list(_arns(call))
+    for action in ACTIONS.get(name, (name,)):
+        yield from (Need(action, arn, context) for arn in resources)
+    if operation.startswith("Create") and tags and (tag := TAGGING.get(operation) or TAGGING.get(service)):
+        created = {**context, f"{service}:CreateAction": operation}
+        yield from (Need(tag, arn, created) for arn in resources)
+    for parameter, service_name in PASSED_ROLES.items():
+        if parameter in parameters:
+            passed = {"iam:PassedToService": f"{service_name}.amazonaws.com"}
+            yield Need("iam:PassRole", parameters[parameter], passed)
+
+
+def _ec2_needs(call: Mapping[str, Any], context: Mapping[str, Any]) -> Iterator[Need]:
+    operation, region = call["operation"], call["region"]
+    action = f"ec2:{operation}"
+    if operation.startswith(("Describe", "Get")):
+        yield Need(action, "*")
+        return
+    own = f"arn:aws:ec2:{region}:{ACCOUNT}:"
+    kinds = [spec["ResourceType"] for spec in call["parameters"].get("TagSpecifications", [])]
+    for kind in kinds:
+        yield Need(action, f"{own}{kind}/new", context)
+        yield Need("ec2:CreateTags", f"{own}{kind}/new", {**context, "ec2:CreateAction": operation})
+    met = False
+    for identity, tags in call["tags"].items():
+        if kind := EC2_KINDS.get(identity.rpartition("-")[0]):
+            met = True
+            theirs = {"aws:ResourceTag/project": tags["project"]} if "project" in tags else {}
+            yield Need(action, f"{own}{kind}/{identity}", {**context, **theirs})
+    if not met and not kinds:
+        yield Need(action, None, {"aws:ResourceTag/project": "paddle-on-aws"})
+
+
+def _tags(parameters: Mapping[str, Any]) -> Mapping[str, str]:
+    """The tags of a call, in any of the shapes that AWS has for them."""
+    given = parameters.get("Tags") or parameters.get("tags") or {}
+    if isinstance(given, Mapping):
+        return given
+    return {tag.get("Key") or tag["TagKey"]: tag.get("Value") or tag.get("TagValue", "") for tag in given}
+
+
+def _arns(call: Mapping[str, Any]) -> Iterator[str]:
+    """The resources that a call is about."""
+    service, operation, region, p = call["service"], call["operation"], call["region"], call["parameters"]
+    here = f"arn:aws:{service}:{region}:{ACCOUNT}:"
+    for key in ("resourceArn", "OpenIDConnectProviderArn"):
+        if key in p:
+            yield p[key]
+            return
+    if service == "iam":
+        host = p.get("Url", "").removeprefix("https://")
+        yield f"arn:aws:iam::{ACCOUNT}:" + (f"role/{p['RoleName']}" if "RoleName" in p else f"oidc-provider/{host}")
+    elif service == "eks":
+        cluster = p.get("clusterName") or p["name"]
+        parts = {kind: p[key] for key, kind in EKS_PARTS.items() if key in p}
+        if not parts or operation.startswith("Create"):
+            yield f"{here}cluster/{cluster}"
+        for kind, part in parts.items():
+            yield f"{here}{kind}/{cluster}/{part}/id"
+    elif service == "elasticfilesystem":
+        if "AccessPointId" in p or operation == "CreateAccessPoint":
+            yield f"{here}access-point/{p.get('AccessPointId', 'new')}"
+        if "AccessPointId" not in p:
+            yield f"{here}file-system/{p.get('FileSystemId') or p.get('ResourceId') or 'of-the-mount-target'}"
+    elif service == "kms":
+        if "AliasName" in p:
+            yield here + p["AliasName"]
+        if key := p.get("KeyId") or p.get("TargetKeyId"):
+            yield f"{here}key/{key.rpartition('/')[2]}"
+        elif "AliasName" not in p:
+            yield "*"
+    elif service == "logs":
+        yield f"{here}log-group:{p.get('logGroupName', '')}"
+    elif service == "route53":
+        if operation == "GetChange":
+            yield f"arn:aws:route53:::change/{p['Id']}"
+        else:
+            zone = p.get("HostedZoneId") or p.get("ResourceId") or p.get("Id")
+            yield f"arn:aws:route53:::hostedzone/{zone.rpartition('/')[2]}" if zone else "*"
+    elif service == "s3":
+        yield f"arn:aws:s3:::{p['Bucket']}" + ("/any" if operation.startswith("DeleteObject") else "")
+    elif service == "ssm":
+        yield f"arn:aws:ssm:{region}::parameter{p['Path']}"
+    elif service != "sts":
+        raise AssertionError(f"{service}:{operation}: say in deployer.py which resource it is about")

@@ -1,0 +1,91 @@
+"""The cache of built tools: whole or not there, once for all checkouts."""
+
+from __future__ import annotations
+
+import multiprocessing
+import re
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from sandbox import build
+from sandbox.errors import SandboxError
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "paddle-on-aws"
+
+
+def test_interrupted_build_never_bears_the_name(cache: Path) -> None:
+    def half(folder: Path) -> None:
+        (folder / "tool").write_text("half")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        build.published("tools-1", half)
+    assert not (cache / "tools-1").exists()
+
+    def whole(folder: Path) -> None:
+        assert not list(folder.iterdir()), "the half-built file is still there"
+        (folder / "tool").write_text("whole")
+
+    assert (build.published("tools-1", whole) / "tool").read_text() == "whole"
+
+
+def slow_build(log: Path) -> None:
+    def work(folder: Path) -> None:
+        with log.open("a") as file:
+            file.write("began\n")
+        time.sleep(1)
+        (folder / "tool").touch()
+
+    assert (build.published("tools-2", work) / "tool").exists()
+
+
+def test_two_checkouts_build_once(cache: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    builders = [multiprocessing.Process(target=slow_build, args=(log,)) for _ in range(2)]
+    for builder in builders:
+        builder.start()
+    for builder in builders:
+        builder.join(30)
+    assert [builder.exitcode for builder in builders] == [0, 0]
+    assert log.read_text() == "began\n"
+
+
+def test_full_disk_is_told_before_building(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "ROOM_NEEDED", 1 << 60)
+    with pytest.raises(SandboxError, match=re.escape(f"{cache} has ") + r".* GB free and building takes"):
+        build.published("tools-3", lambda folder: None)
+
+
+def test_failed_step_shows_the_end_of_its_output(cache: Path) -> None:
+    def fail(folder: Path) -> None:
+        with build.step("failing") as shown:
+            build._run(["sh", "-c", "echo the reason; exit 3"], shown)
+
+    with pytest.raises(SandboxError, match=r"(?s)exit 3.*the reason"):
+        build.published("tools-4", fail)
+    assert not (cache / "tools-4").exists()
+
+
+def test_go_that_is_too_old_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    go = tmp_path / "bin/go"
+    go.parent.mkdir()
+    monkeypatch.setenv("PATH", str(go.parent), prepend=":")
+    monkeypatch.setattr(build, "published", lambda name, builder: tmp_path / name)
+    for version, used in {"go1.99.1": True, "go1.20.3": False}.items():
+        go.write_text(f"#!/bin/sh\necho {version}\n")
+        go.chmod(0o755)
+        assert (build._go(build.HERE / "go/engine") == go) is used
+
+
+def test_built_tools_say_the_pinned_versions(cached: None) -> None:
+    pulumi = subprocess.run([build.engine() / "pulumi", "version"], capture_output=True, text=True, check=True)
+    assert pulumi.stdout.strip() == "v3.258.0"
+    kubectl = [str(build.control_plane() / "kubectl"), "version", "--client"]
+    assert "Client Version: v1.36.3" in subprocess.run(kubectl, capture_output=True, text=True, check=True).stdout
