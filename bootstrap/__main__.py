@@ -65,9 +65,9 @@ def preview_statements(partition: str, bucket: pulumi.Input[str], key: pulumi.In
     ]
 
 
-def deploy_statements(stack: str, bucket: pulumi.Output[str], key: pulumi.Input[str]) -> list[Statement]:
+def deploy_statements(stack: str, bucket: pulumi.Input[str], key: pulumi.Input[str]) -> list[Statement]:
     """What a deployment does to its own stack's state, besides what docs/deployer/ lets it do to AWS."""
-    own = [bucket.apply(lambda arn, end=end: f"{arn}/.pulumi/*/{PROGRAM}/{stack}{end}") for end in (".json*", "/*")]
+    own = [pulumi.Output.concat(bucket, f"/.pulumi/*/{PROGRAM}/{stack}{end}") for end in (".json*", "/*")]
     return [
         allow("ListState", ("s3:ListBucket",), bucket),
         allow("ReadState", ("s3:GetObject",), pulumi.Output.concat(bucket, "/", STATE)),
