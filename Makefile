@@ -12,22 +12,26 @@ STACK ?= dev
 help: ## what can be made here
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-sandbox: venv ## the same program on this machine, with no account: AWS, Kubernetes, `pulumi up`
+sandbox: $(VENV)/.program ## the same program on this machine, with no account: AWS, Kubernetes, `pulumi up`
 	$(BIN)/python -m sandbox up
 
-sandbox-status: venv ## what runs of it, since when, with pids and ports
+sandbox-status: $(VENV)/.program ## what runs of it, since when, with pids and ports
 	$(BIN)/python -m sandbox status
 
-sandbox-down: venv ## `pulumi destroy`, then stop all: nothing is left
+sandbox-down: $(VENV)/.program ## `pulumi destroy`, then stop all: nothing is left
 	$(BIN)/python -m sandbox down
 
-price: venv ## what a stack costs by the hour and by the month: make price STACK=dev
+price: $(VENV)/.program ## what a stack costs by the hour and by the month: make price STACK=dev
 	@$(BIN)/python -m price $(STACK)
 
-venv: $(VENV)/.installed ## the Python environment, as pinned
+venv: $(VENV)/.checks ## the Python environment, as pinned
 
-$(VENV)/.installed: requirements.txt requirements-dev.txt constraints.txt sandbox/constraints.txt
+$(VENV)/.program: requirements.txt constraints.txt
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.txt
+	@touch $@
+
+$(VENV)/.checks: $(VENV)/.program requirements-dev.txt sandbox/requirements.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	@touch $@
 
@@ -59,8 +63,7 @@ bench: venv ## what the program itself costs: 3 trainers against 1000
 	$(BIN)/python -m bench.program
 
 lock: ## pin the packages that ours bring along
-	$(PYTHON) -m venv --clear .lock
-	sed '/^-c/d' requirements.txt > .lock/requirements.txt && sed 's/^-r requirements.txt//' requirements-dev.txt > .lock/dev.txt
-	.lock/bin/pip install --quiet -r .lock/requirements.txt -r .lock/dev.txt
-	.lock/bin/pip freeze --exclude-editable | grep -v -i -F -f <(sed -nE 's/^([A-Za-z-]+)==.*/\1/p' requirements.txt requirements-dev.txt | tr - _ | sed 's/$$/==/') > constraints.txt
+	rm -rf .lock && $(PYTHON) -m venv .lock
+	.lock/bin/pip install --quiet -r <(grep -hE '^[a-zA-Z]' requirements.txt sandbox/requirements.txt requirements-dev.txt | sort -u)
+	.lock/bin/pip freeze > constraints.txt
 	rm -rf .lock

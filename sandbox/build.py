@@ -57,7 +57,7 @@ def control_plane() -> Path:
 
 def python() -> Path:
     """The Python that runs AWS, the stand-in plugins and the containers of the pods."""
-    wanted = [HERE / "requirements.txt", HERE / "constraints.txt", HERE.parent / "constraints.txt"]
+    wanted = [HERE / "requirements.txt", HERE.parent / "constraints.txt"]
     key = _hash(*(file.read_bytes() for file in wanted), sys.version.encode(), MACHINE)
 
     def build(folder: Path) -> None:

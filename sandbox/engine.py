@@ -49,7 +49,7 @@ class Engine:
     @property
     def salt(self) -> Path:
         """What the engine wants to find in the stack file to read its own secrets again."""
-        return self.folder / f"{self.stack}.salt.yaml"
+        return self.config.with_name("salt.yaml")
 
     def select(self) -> None:
         """Make the stack if it is not there."""
@@ -63,6 +63,7 @@ class Engine:
         beside.mkdir()
         shutil.copy(CHECKOUT / "Pulumi.yaml", beside)
         self.ask("stack", "init", self.stack, "--no-select", "--secrets-provider", "passphrase", folder=beside)
+        self.salt.parent.mkdir(parents=True, exist_ok=True)
         (beside / f"Pulumi.{self.stack}.yaml").replace(self.salt)
 
     def ask(self, *arguments: str, folder: Path = CHECKOUT) -> str:

@@ -130,6 +130,7 @@ class Api:
         self._lock = threading.Lock()
         self._kinds: dict[str, dict[str, Kind]] = {}
         self._schemas: dict[str, Object] = {}
+        self._tls: ssl.SSLContext | None = None
         self._credential: Object = {}
         self._credential_ends = 0.0
 
@@ -162,7 +163,7 @@ class Api:
         return dict(json.loads(data)) if data else {}
 
     def watch(self, kind: Kind, stop: threading.Event, **query: str) -> Iterator[tuple[str, Object]]:
-        """Yield (ADDED | MODIFIED | DELETED, object) for ever; SYNCED once a listing has been yielded whole.
+        """Yield (ADDED | MODIFIED | DELETED, object) for ever, and (SYNCED, the listing) after each listing's objects.
 
         A lost connection is taken up again with a new listing, so objects deleted meanwhile are only missing from it.
         """
@@ -171,7 +172,7 @@ class Api:
                 listing = self.request("GET", kind.path(), query=query)
                 for item in listing["items"]:
                     yield "ADDED", item
-                yield "SYNCED", {}
+                yield "SYNCED", listing
                 yield from self._changes(kind, stop, listing["metadata"]["resourceVersion"], query)
             except (ApiError, UnreachableError):
                 stop.wait(1)
@@ -271,8 +272,10 @@ class Api:
         return (certificate, key) if certificate and key else None
 
     def tls(self) -> ssl.SSLContext:
-        """The TLS settings of the kubeconfig."""
-        context = ssl.create_default_context(cadata=self.certificate_authority() or None)
+        """The TLS settings of the kubeconfig; kept, but for a credential plugin's, which may change."""
+        if self._tls and not self.config.user.get("exec"):
+            return self._tls
+        self._tls = context = ssl.create_default_context(cadata=self.certificate_authority() or None)
         if self.config.cluster.get("insecure-skip-tls-verify"):
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE

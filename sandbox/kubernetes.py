@@ -42,11 +42,12 @@ READY = '.status.conditions.[] | select( .type == "Ready" ) | .status'
 
 @dataclass(frozen=True)
 class Node:
-    """A worker as the scheduler sees it; its pods live in 127.64.<number>.0/24."""
+    """A worker as the scheduler sees it; its pods live in 127.<network>.<number>.0/24."""
 
     number: int
     zone: str
     instance_type: str
+    network: int = 64
 
     @property
     def name(self) -> str:
@@ -61,12 +62,12 @@ class Node:
             "topology.kubernetes.io/region": self.zone[:-1],
             "node.kubernetes.io/instance-type": self.instance_type,
         }
-        annotations = {"kwok.x-k8s.io/node": "fake", "sandbox/address": f"127.64.{self.number}.254"}
+        annotations = {"kwok.x-k8s.io/node": "fake", "sandbox/address": f"127.{self.network}.{self.number}.254"}
         return {
             "apiVersion": "v1",
             "kind": "Node",
             "metadata": {"name": self.name, "annotations": annotations, "labels": labels},
-            "spec": {"podCIDR": f"127.64.{self.number}.0/24"},
+            "spec": {"podCIDR": f"127.{self.network}.{self.number}.0/24"},
         }
 
 

@@ -12,13 +12,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox import build, processes, progress, services, stack
+from sandbox import addresses, build, processes, progress, stack
 from sandbox.engine import Engine
 from sandbox.errors import SandboxError
 from sandbox.kubernetes import ControlPlane, Node
 from sandbox.plugins import choice
 from sandbox.progress import say, step
-from sandbox.services import CHECKOUT, Services
+from sandbox.services import CHECKOUT, Aws, Workers
 
 FOLDER = CHECKOUT / ".sandbox"
 DEAD = "dead: `make sandbox` restarts it"
@@ -26,18 +26,19 @@ DEAD = "dead: `make sandbox` restarts it"
 
 @dataclass(frozen=True)
 class Sandbox:
-    """What one checkout's sandbox is made of."""
+    """What one stack runs on: its checkout's engine and AWS, a Kubernetes and workers of its own."""
 
     stack: stack.Stack
     engine: Engine
+    aws: Aws
     binaries: Path
     kubernetes: ControlPlane
-    services: Services
+    workers: Workers
 
     @property
     def settled(self) -> Path:
         """There as long as the recorded state is known to be what AWS and Kubernetes hold."""
-        return FOLDER / f"{self.stack.name}.settled"
+        return FOLDER / "stacks" / self.stack.name / "settled"
 
 
 def up(name: str) -> int:
@@ -48,7 +49,9 @@ def up(name: str) -> int:
         endpoint = _start(sandbox)
         code = sandbox.engine.show("up", "--yes", "--skip-preview", "--suppress-outputs")
         if code:
-            raise SandboxError(f"`pulumi up` failed; the reason is above, logs of the pods are in {FOLDER / 'node'}")
+            raise SandboxError(
+                f"`pulumi up` failed; the reason is above, logs of the pods are in {sandbox.workers.root}"
+            )
         sandbox.settled.touch()
         changed = {kind: count for kind, count in sandbox.engine.last_changes().items() if kind != "same"}
         _tell(sandbox, endpoint, changed, time.monotonic() - began)
@@ -69,9 +72,9 @@ def down() -> int:
                     raise SandboxError(
                         f"`pulumi destroy` of {made} failed; the reason is above, and nothing was stopped"
                     )
-        with step("stopping AWS, the nodes and Kubernetes"):
-            Services(Path(sys.executable), FOLDER).down()
-            ControlPlane(FOLDER / "kubernetes").down()
+        with step("stopping AWS, the workers and Kubernetes"):
+            _stop_clusters(Path(sys.executable))
+            Aws(Path(sys.executable), FOLDER).stop()
             shutil.rmtree(FOLDER)
     print("nothing is left of the sandbox but the cache of built tools in", build.cache())
     return 0
@@ -82,28 +85,30 @@ def pulumi(name: str, arguments: Sequence[str]) -> int:
     sandbox = _assemble(stack.load(name))
     if not sandbox.engine.config.exists():
         raise SandboxError(f"{name} was not started here: run `make sandbox` first")
-    return sandbox.engine.show(*arguments)
+    with _alone():
+        return sandbox.engine.show(*arguments)
 
 
 def status() -> int:
     """What runs, since when, with pids and ports."""
-    rows: list[tuple[str, str, str, str]] = []
-    for part in ("aws", "node", "engine"):
-        process = processes.last(FOLDER / "run", part)
-        if process and (process.alive or part != "engine"):
+    rows: list[tuple[str, str, str, str, str]] = []
+    for record in sorted((FOLDER / "run").glob("*.json")):
+        process = processes.last(FOLDER / "run", record.stem)
+        if process and (process.alive or record.stem != "engine"):
             since = _ago(process.since) if process.alive else DEAD
-            rows.append((part, str(process.pid), str(process.port or "-"), since))
-    control_plane = ControlPlane(FOLDER / "kubernetes")
-    dead = control_plane.dead()
-    for component, pid in control_plane.pids().items():
-        port = str(control_plane.port) if component == "kube-apiserver" else "-"
-        since = DEAD if component in dead else _ago(control_plane.started(component))
-        rows.append((component, str(pid), port, since))
+            rows.append((process.name, "-", str(process.pid), str(process.port or "-"), since))
+    for folder in _clusters():
+        control_plane = ControlPlane(folder)
+        dead = control_plane.dead()
+        for component, pid in control_plane.pids().items():
+            port = str(control_plane.port) if component == "kube-apiserver" else "-"
+            since = DEAD if component in dead else _ago(control_plane.started(component))
+            rows.append((component, folder.parent.name, str(pid), port, since))
     if not rows:
         print("nothing runs here; `make sandbox` starts it")
         return 1
-    for row in [("what", "pid", "port", "since"), *rows]:
-        print("{:<26}{:>8}{:>8}  {}".format(*row))
+    for row in [("what", "stack", "pid", "port", "since"), *rows]:
+        print("{:<26}{:<12}{:>8}{:>8}  {}".format(*row))
     return 0
 
 
@@ -112,40 +117,43 @@ def _assemble(settings: stack.Stack) -> Sandbox:
     path = [] if shutil.which("pulumi") else [build.engine()]
     binaries, python = build.control_plane(), build.python()
     path += [binaries, python.parent]
-    engine = Engine(FOLDER, path, settings.name, FOLDER / f"Pulumi.{settings.name}.yaml")
-    return Sandbox(settings, engine, binaries, ControlPlane(FOLDER / "kubernetes"), Services(python, FOLDER))
+    folder = FOLDER / "stacks" / settings.name
+    return Sandbox(
+        settings,
+        Engine(FOLDER, path, settings.name, folder / f"Pulumi.{settings.name}.yaml"),
+        Aws(python, FOLDER),
+        binaries,
+        ControlPlane(folder / "kubernetes"),
+        Workers(python, FOLDER, settings.name),
+    )
 
 
 def _start(sandbox: Sandbox) -> str:
-    """Have AWS, Kubernetes and the nodes run, and the engine know them; AWS's address."""
+    """Have AWS, Kubernetes and the workers run, and the engine know them; AWS's address."""
     sandbox.engine.heal()
-    process = sandbox.services.aws()
-    if why := _why_begin_anew(sandbox, process):
+    aws = sandbox.aws.running()
+    if why := _why_begin_anew(sandbox, aws):
         with step(f"{why}: beginning anew") as shown:
             shown.note("what it held is gone, and Kubernetes' objects with it")
-            port = _port(sandbox.services)
-            sandbox.services.down()
-            sandbox.kubernetes.down()
-            shutil.rmtree(FOLDER / "node", ignore_errors=True)
-            shutil.rmtree(sandbox.engine.state, ignore_errors=True)
-            process = None
-    else:
-        port = processes.free_port()
+            _stop_clusters(sandbox.aws.python)
+            sandbox.aws.stop()
+            shutil.rmtree(sandbox.engine.state)
+            aws = None
     sandbox.engine.select()
     _lay_plugins(sandbox)
-    why_simulated = sandbox.services.why_no_pods()
+    why_simulated = sandbox.workers.why_not()
     with step("Kubernetes") as shown:
         shown.note(sandbox.kubernetes.up(sandbox.binaries, simulate_pods=bool(why_simulated)))
-        sandbox.kubernetes.set_nodes(_nodes(sandbox.stack))
+        sandbox.kubernetes.set_nodes(_nodes(sandbox))
     with step("AWS") as shown:
-        shown.note("runs already" if process else "started")
-        process = process or sandbox.services.start_aws(port)
-    endpoint = f"http://127.0.0.1:{process.port}"
+        shown.note("runs already" if aws else "started")
+        aws = aws or sandbox.aws.start()
+    endpoint = f"http://127.0.0.1:{aws.port}"
     if why_simulated:
         say(f"{why_simulated}: they are simulated, and nothing is really trained")
     else:
-        with step("worker nodes"):
-            sandbox.services.start_node(sandbox.kubernetes.kubeconfig, endpoint)
+        with step("workers"):
+            sandbox.workers.start(sandbox.kubernetes.kubeconfig, endpoint)
     stack.write(sandbox.stack, sandbox.engine.config, endpoint, sandbox.kubernetes.kubeconfig, sandbox.engine.salt)
     if sandbox.settled.exists():
         sandbox.settled.unlink()
@@ -155,14 +163,26 @@ def _start(sandbox: Sandbox) -> str:
 
 
 def _why_begin_anew(sandbox: Sandbox, aws: processes.Process | None) -> str:
-    """Why nothing that was made can be built on: AWS keeps its state in its process, and what it made unrecorded
-    would be made twice."""
+    """Why nothing that was made can be built on: AWS keeps all in its process, and what was made unrecorded would be
+    made twice."""
     if not sandbox.engine.state.exists():
         return ""
-    if aws is None or not services.answers(aws.port):
+    if aws is None:
         return "AWS was killed"
     lost = [made["type"] for made in sandbox.engine.unfinished() if not made["type"].startswith("kubernetes:")]
     return f"the engine was killed while it made {', '.join(lost)}" if lost else ""
+
+
+def _clusters() -> list[Path]:
+    return sorted((FOLDER / "stacks").glob("*/kubernetes"))
+
+
+def _stop_clusters(python: Path) -> None:
+    """End every stack's workers and Kubernetes, and forget them."""
+    for folder in _clusters():
+        Workers(python, FOLDER, folder.parent.name).stop()
+        ControlPlane(folder).down()
+    shutil.rmtree(FOLDER / "stacks", ignore_errors=True)
 
 
 def _lay_plugins(sandbox: Sandbox) -> None:
@@ -173,7 +193,7 @@ def _lay_plugins(sandbox: Sandbox) -> None:
         plugins = choice.choose(sandbox.engine.environment, os.environ)
         stand_ins = [plugin.name for plugin in plugins if plugin.stand_in]
         shown.note(f"not to be had: stand-ins for {' and '.join(stand_ins)} are used" if stand_ins else "found")
-    choice.lay(plugins, home, sandbox.services.python)
+    choice.lay(plugins, home, sandbox.aws.python)
     if not shutil.which("pulumi-language-python"):
         choice.lay_language_host(home, Path(sys.executable))
 
@@ -185,26 +205,19 @@ def _refresh(sandbox: Sandbox) -> None:
     for made in sandbox.engine.unfinished():
         if identity := sandbox.kubernetes.holds(made["inputs"]):
             adopted += ["--import-pending-creates", made["urn"], "--import-pending-creates", identity]
-    code = sandbox.engine.show("refresh", "--yes", "--skip-preview", *adopted, "--clear-pending-creates")
+    code = sandbox.engine.show(
+        "refresh", "--yes", "--skip-preview", *adopted, "--clear-pending-creates", "--suppress-outputs"
+    )
     if code:
         raise SandboxError("`pulumi refresh` failed; the reason is above")
 
 
-def _nodes(settings: stack.Stack) -> list[Node]:
+def _nodes(sandbox: Sandbox) -> list[Node]:
+    settings = sandbox.stack
     zones = settings.setting("availabilityZones") or [f"{settings.region}a", f"{settings.region}b"]
-    kind = str(settings.setting("workers.instanceType"))
-    return [Node(i + 1, zones[i % len(zones)], kind) for i in range(int(settings.setting("workers.count")))]
-
-
-def _port(running: Services) -> int:
-    """The port that AWS had before if it can be had again: the recorded resources know it."""
-    if before := processes.last(running.run, "aws"):
-        processes.stop(running.run, "aws")
-        if services.is_free(before.port):
-            return before.port
-        # The nodes told their pods the old address.
-        processes.stop(running.run, "node")
-    return processes.free_port()
+    kind, count = str(settings.setting("workers.instanceType")), int(settings.setting("workers.count"))
+    network = addresses.claim(sandbox.kubernetes.folder)
+    return [Node(i + 1, zones[i % len(zones)], kind, network) for i in range(count)]
 
 
 def _made_stacks() -> list[str]:
@@ -231,7 +244,7 @@ def _tell(sandbox: Sandbox, endpoint: str, changed: dict[str, int], took: float)
     print()
     for key, value in sandbox.engine.outputs().items():
         print(f"  {key}: {value}")
-    aws = sandbox.services.python.with_name("aws")
+    aws = sandbox.aws.python.with_name("aws")
     said = ", ".join(f"{count} {kind}d" for kind, count in changed.items()) or "nothing changed"
     print(
         f"""
@@ -240,7 +253,7 @@ def _tell(sandbox: Sandbox, endpoint: str, changed: dict[str, int], took: float)
   look around   kubectl --kubeconfig {sandbox.kubernetes.kubeconfig} get all --all-namespaces
                 AWS_ACCESS_KEY_ID=sandbox AWS_SECRET_ACCESS_KEY=sandbox \\
                   {aws} --endpoint-url {endpoint} --region {sandbox.stack.region} s3 ls
-  logs          {FOLDER / "logs"}, of the pods {FOLDER / "node"}
+  logs          {FOLDER / "logs"}, of the pods {sandbox.workers.root}
   what runs     {sys.executable} -m sandbox status
   stop          make sandbox-down
 """

@@ -1,4 +1,4 @@
-"""AWS and the worker nodes of one checkout, as processes."""
+"""AWS and the worker nodes, as processes."""
 
 from __future__ import annotations
 
@@ -18,63 +18,75 @@ CHECKOUT = Path(__file__).resolve().parent.parent
 
 
 @dataclass(frozen=True)
-class Services:
-    """What runs beside Kubernetes; `python` is the sandbox's own, `folder` the checkout's `.sandbox`."""
+class Aws:
+    """The AWS that every stack of a checkout shares, run by `python`; all it writes lies in `folder`."""
 
     python: Path
     folder: Path
 
-    @property
-    def run(self) -> Path:
-        return self.folder / "run"
+    def running(self) -> processes.Process | None:
+        """Its process if it answers."""
+        process = processes.find(self.folder / "run", "aws")
+        return process if process and answers(process.port) else None
 
-    @property
-    def logs(self) -> Path:
-        return self.folder / "logs"
-
-    def aws(self) -> processes.Process | None:
-        return processes.find(self.run, "aws")
-
-    def start_aws(self, port: int) -> processes.Process:
-        """AWS with nothing in it."""
-        processes.stop(self.run, "aws")
+    def start(self) -> processes.Process:
+        """AWS with nothing in it, on the port that it had before if that can be had again."""
+        before = processes.last(self.folder / "run", "aws")
+        self.stop()
+        port = before.port if before and is_free(before.port) else processes.free_port()
         command = [str(self.python), "-m", "sandbox.aws.server", "--port", str(port)]
-        process = processes.start(self.run, "aws", command, port, self.logs / "aws.log", _environment({}))
-        processes.must_answer(process, lambda: answers(port), self.logs / "aws.log", 60)
+        log = self.folder / "logs/aws.log"
+        process = processes.start(self.folder / "run", "aws", command, port, log, _environment({}))
+        processes.must_answer(process, lambda: answers(port), log, 60)
         return process
 
-    def start_node(self, kubeconfig: Path, endpoint: str) -> None:
-        """What a kubelet does, for every node: runs the pods that are bound to it."""
-        if processes.find(self.run, "node"):
-            return
-        command = [str(self.python), "-m", "sandbox.node", "--kubeconfig", str(kubeconfig)]
-        command += ["--root", str(self.folder / "node")]
-        environment = _environment({"AWS_ENDPOINT_URL": endpoint})
-        process = processes.start(self.run, "node", command, 0, self.logs / "node.log", environment)
-        if processes.wait(lambda: not process.alive, 1):
-            raise SandboxError(f"the nodes ended at once; {self.logs / 'node.log'} ends:\n" + self.last_words("node"))
+    def stop(self) -> None:
+        processes.stop(self.folder / "run", "aws")
 
-    def why_no_pods(self) -> str:
+
+@dataclass(frozen=True)
+class Workers:
+    """What the kubelets of one stack's nodes do: run the pods that are bound to them."""
+
+    python: Path
+    folder: Path
+    stack: str
+
+    @property
+    def name(self) -> str:
+        return f"workers-{self.stack}"
+
+    @property
+    def root(self) -> Path:
+        return self.folder / "stacks" / self.stack / "workers"
+
+    def why_not(self) -> str:
         """Why pods cannot run as processes of this machine; empty when they can."""
         command = [str(self.python), "-m", "sandbox.node", "--check"]
         tried = subprocess.run(command, env=_environment({}), capture_output=True, text=True, check=False)
         return tried.stderr.strip() if tried.returncode else ""
 
-    def last_words(self, name: str) -> str:
-        return processes.last_lines(self.logs / f"{name}.log")
+    def start(self, kubeconfig: Path, endpoint: str) -> None:
+        if processes.find(self.folder / "run", self.name):
+            return
+        command = [str(self.python), "-m", "sandbox.node", "--kubeconfig", str(kubeconfig), "--root", str(self.root)]
+        environment = _environment({"AWS_ENDPOINT_URL": endpoint})
+        log = self.folder / f"logs/{self.name}.log"
+        process = processes.start(self.folder / "run", self.name, command, 0, log, environment)
+        if processes.wait(lambda: not process.alive, 1):
+            raise SandboxError(f"the workers ended at once; {log} ends:\n{processes.last_lines(log)}")
 
-    def down(self) -> None:
-        for name in ("node", "aws"):
-            processes.stop(self.run, name)
-        # A node that was killed has left its pods running.
-        command = [str(self.python), "-m", "sandbox.node", "--clean", "--root", str(self.folder / "node")]
+    def stop(self) -> None:
+        processes.stop(self.folder / "run", self.name)
+        # Workers that were killed have left their pods running.
+        command = [str(self.python), "-m", "sandbox.node", "--clean", "--root", str(self.root)]
         subprocess.run(command, env=_environment({}), check=False)
 
 
 def answers(port: int) -> bool:
     """Whether an AWS of ours answers there."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/moto-api/", timeout=2) as reply:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/moto-api/", timeout=5) as reply:
             return bool(reply.status == 200)
     except (OSError, urllib.error.URLError):
         return False
@@ -91,11 +103,11 @@ def is_free(port: int) -> bool:
 
 
 def _environment(ours: Mapping[str, str]) -> dict[str, str]:
-    """This process's own, less all that is the person's at AWS, Pulumi or Kubernetes."""
     return clean(os.environ) | {"PYTHONPATH": str(CHECKOUT), "PYTHONUNBUFFERED": "1"} | dict(ours)
 
 
 def clean(environment: Mapping[str, str]) -> dict[str, str]:
+    """An environment less all that is the person's at AWS, Pulumi or Kubernetes."""
     private = ("AWS_", "PULUMI_", "KUBE", "BOTO", "MOTO_")
     kept = {key: value for key, value in environment.items() if not key.startswith(private)}
     # No file of the person's is read either, and nobody asks for an instance's role.

@@ -119,7 +119,7 @@ def _become(spec: dict[str, Any], folder: Path, failed: int) -> None:
         os.write(failed, f"{spec['argv'][0]}: {problem.strerror or problem}".encode())
 
 
-def _write(path: Path, content: dict[str, Any]) -> None:
+def write_json(path: Path, content: dict[str, Any]) -> None:
     """All or nothing: a reader never sees half a file."""
     draft = path.with_suffix(".new")
     draft.write_text(json.dumps(content))
@@ -140,18 +140,20 @@ def main() -> None:
         isolate()
         pid = os.fork()
     except OSError as problem:
-        _write(folder / "exit.json", {"code": 128, "started": started, "finished": time.time(), "error": str(problem)})
+        write_json(
+            folder / "exit.json", {"code": 128, "started": started, "finished": time.time(), "error": str(problem)}
+        )
         return
     if pid == 0:
         _become(spec, folder, failed)
         os._exit(128)
     os.close(failed)
-    _write(folder / "running.json", {"pid": pid, "started": started})
+    write_json(folder / "running.json", {"pid": pid, "started": started})
     with os.fdopen(listen, "rb") as pipe:
         error = pipe.read().decode()
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     ended = {"code": 128 - code if code < 0 else code, "signal": -code if code < 0 else 0}
-    _write(folder / "exit.json", ended | {"started": started, "finished": time.time(), "error": error})
+    write_json(folder / "exit.json", ended | {"started": started, "finished": time.time(), "error": error})
 
 
 if __name__ == "__main__":

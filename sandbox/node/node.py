@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import shutil
 import signal
@@ -59,9 +60,21 @@ class Node:
                 self.nodes_known.set()
             elif change == "DELETED":
                 self.nodes.pop(node["metadata"]["name"], None)
-            elif node["metadata"].get("annotations", {}).get(KWOK_NODE) == "fake":
-                self.nodes[node["metadata"]["name"]] = node
-                self._serve_logs(node)
+            else:
+                self._see_node(node)
+
+    def _see_node(self, node: Object) -> None:
+        name = node["metadata"]["name"]
+        if node["metadata"].get("annotations", {}).get(KWOK_NODE) != "fake" or not node_address(node):
+            return
+        joined = name not in self.nodes
+        self.nodes[name] = node
+        self._serve_logs(node)
+        if joined:
+            # Pods may have been bound to it before it was known here.
+            with contextlib.suppress(ApiError, UnreachableError):
+                for pod in self.machine.api.list(POD, fieldSelector=f"spec.nodeName={name}"):
+                    self._see("ADDED", pod)
 
     def _serve_logs(self, node: Object) -> None:
         """Answer `kubectl logs` at the node's address, and say so in its status, which kwok overwrites."""
@@ -79,13 +92,10 @@ class Node:
 
     def _watch_pods(self) -> None:
         self.nodes_known.wait()
-        seen: set[str] = set()
         for change, pod in self.machine.api.watch(POD, self.stopped, fieldSelector="spec.nodeName!="):
             if change == "SYNCED":
-                self._forget_all_but(seen)
-                seen = set()
+                self._forget_all_but({item["metadata"]["uid"] for item in pod["items"]})
             else:
-                seen.add(pod["metadata"]["uid"])
                 self._see(change, pod)
 
     def _see(self, change: str, pod: Object) -> None:
@@ -101,7 +111,9 @@ class Node:
                 if status.get("phase") in OVER and not (self.machine.pods / metadata["uid"]).exists():
                     # It ended and its records are gone with it: only its object is left to be let go.
                     if metadata.get("deletionTimestamp"):
-                        delete_now(self.machine.api, pod)
+                        # The next listing tries again what an absent API server prevents.
+                        with contextlib.suppress(UnreachableError):
+                            delete_now(self.machine.api, pod)
                     return
                 self.runners[metadata["uid"]] = runner = PodRunner(self.machine, pod, *self._addresses(pod))
                 runner.thread.start()
@@ -115,25 +127,25 @@ class Node:
         if given := pod.get("status", {}).get("podIP"):
             return str(given), host
         taken = {runner.place.pod_ip for runner in self.runners.values() if runner.thread.is_alive()} | {host}
-        hosts = ipaddress.ip_network(node["spec"]["podCIDR"]).hosts()
+        hosts = ipaddress.ip_network(node["spec"].get("podCIDR", "127.64.0.0/24")).hosts()
         return next(str(address) for address in hosts if str(address) not in taken), host
 
-    def _forget_all_but(self, seen: set[str]) -> None:
-        """After a listing: what is not in it was deleted while nobody looked."""
+    def _forget_all_but(self, listed: set[str]) -> None:
+        """What a listing lacks was deleted while nobody looked."""
         with self.lock:
             for uid, runner in self.runners.items():
-                if uid not in seen:
+                if uid not in listed:
                     runner.forget()
             for folder in self.machine.pods.glob("*"):
-                if folder.name not in seen and folder.name not in self.runners:
+                if folder.name not in listed and folder.name not in self.runners:
                     end_processes(folder)
                     shutil.rmtree(folder, ignore_errors=True)
 
 
 def node_address(node: Object) -> str:
-    """Where the node is found."""
+    """Where the node is found; empty as long as kwok has not said."""
     known = node.get("status", {}).get("addresses") or []
-    return next((str(item["address"]) for item in known if item["type"] == "InternalIP"), "127.0.0.1")
+    return next((str(item["address"]) for item in known if item["type"] == "InternalIP"), "")
 
 
 def clean(root: Path) -> None:

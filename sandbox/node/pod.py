@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sandbox.kubeapi import POD, STRATEGIC, Api, ApiError, Object, UnreachableError
+from sandbox.node.container import write_json
 from sandbox.node.environment import command, variables
 from sandbox.node.place import NotYetError, Place, UnsupportedError
-from sandbox.node.run import Run, backoff, end_processes, lost, read_json, write_json
+from sandbox.node.run import Run, backoff, end_processes, lost, read_json
 from sandbox.node.status import OVER, Seen, pod_status, restarts
 from sandbox.node.volumes import IAM_TOKEN_FOLDER, Volume, Volumes, hosts_file, write
 
@@ -180,6 +181,7 @@ class PodRunner:
     def _record_loss(self) -> None:
         for container in self._containers():
             folder = self.folder / "containers" / container["name"] / "0"
+            folder.mkdir(parents=True, exist_ok=True)
             write_json(folder / "exit.json", lost(None))
         self.lost = False
 
@@ -307,6 +309,7 @@ class PodRunner:
         told = read_json(self.folder / "started.json")
         if told is None:
             told = {"at": time.time()}
+            self.folder.mkdir(parents=True, exist_ok=True)
             write_json(self.folder / "started.json", told)
         return float(told["at"])
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sandbox.kubeapi import Object
+from sandbox.node.container import write_json
 
 _BACKOFF_SECONDS = 10.0
 _LONGEST_BACKOFF_SECONDS = 300.0
@@ -59,14 +60,6 @@ def watched(folder: Path) -> bool:
 def lost(running: Object | None) -> Object:
     started = (running or {}).get("started", time.time())
     return {"code": 137, "signal": 9, "started": started, "finished": time.time(), "error": ""}
-
-
-def write_json(path: Path, content: Object) -> None:
-    """All or nothing: a reader never sees half a file."""
-    draft = path.with_suffix(".new")
-    draft.parent.mkdir(parents=True, exist_ok=True)
-    draft.write_text(json.dumps(content))
-    draft.replace(path)
 
 
 def read_json(path: Path) -> Object | None:

@@ -117,11 +117,11 @@ class Checkout:
         file.write_text(yaml.safe_dump(written))
 
     def pid(self, name: str) -> int:
-        """The pid of `aws`, `node`, `engine`, or of a component of Kubernetes."""
+        """The pid of `aws`, `workers-local`, `engine`, or of a component of Kubernetes."""
         recorded = self.sandbox / "run" / f"{name}.json"
         if recorded.exists():
             return int(json.loads(recorded.read_text())["pid"])
-        return int((self.sandbox / f"kubernetes/clusters/sandbox/pids/{name}.pid").read_text())
+        return int((self.sandbox / f"stacks/local/kubernetes/clusters/sandbox/pids/{name}.pid").read_text())
 
     def client(self, service: str) -> Any:
         """A client of the AWS that runs here."""
@@ -136,7 +136,7 @@ class Checkout:
 
     @property
     def api(self) -> Api:
-        return Api(load_kubeconfig(str(self.sandbox / "kubernetes/kubeconfig")))
+        return Api(load_kubeconfig(str(self.sandbox / "stacks/local/kubernetes/kubeconfig")))
 
     def job(self, name: str) -> Object:
         return self.api.get(JOB, "default", name)
@@ -149,7 +149,9 @@ class Checkout:
 
     def ids(self, prefix: str) -> dict[str, str]:
         """The id of every recorded resource of some types, by its URN."""
-        return {each["urn"]: each["id"] for each in self.resources() if each["type"].startswith(prefix)}
+        return {
+            each["urn"]: each["id"] for each in self.resources() if "id" in each and each["type"].startswith(prefix)
+        }
 
     def output(self, name: str) -> str:
         (stack,) = (each for each in self.resources() if each["type"] == "pulumi:pulumi:Stack")

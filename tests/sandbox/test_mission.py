@@ -155,8 +155,8 @@ def test_preview_sees_no_change_before_and_after_refresh(checkout: Checkout) -> 
 
 def test_status_names_what_runs(checkout: Checkout) -> None:
     said = checkout.run("status").stdout
-    for part in ("aws", "node", "etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager"):
-        assert re.search(rf"^{part} +{checkout.pid(part)} ", said, re.MULTILINE), said
+    for part in ("aws", "workers-local", "etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager"):
+        assert re.search(rf"^{part} +(-|local) +{checkout.pid(part)} ", said, re.MULTILINE), said
 
 
 def test_what_was_changed_behind_its_back_is_put_right(checkout: Checkout) -> None:

@@ -46,7 +46,7 @@ def recorded(checkout: Checkout) -> int:
 
 def training(checkout: Checkout) -> bool:
     """Whether the trainers are running."""
-    if not (checkout.sandbox / "kubernetes/kubeconfig").exists():
+    if not (checkout.sandbox / "stacks/local/kubernetes/kubeconfig").exists():
         return False
     pods = checkout.api.list(POD, "default", labelSelector="job-name=paddle-cluster-job")
     return len([pod for pod in pods if pod["status"].get("phase") == "Running"]) == 3
@@ -136,7 +136,7 @@ def test_second_checkout_runs_beside(checkout: Checkout, tmp_path: Path) -> None
         # The settings are refused once everything is started: enough to have two of each.
         other.set(trainers=0)
         other.run("up")
-        for part in ("aws", "node", "kube-apiserver"):
+        for part in ("aws", "workers-local", "kube-apiserver"):
             assert other.pid(part) != checkout.pid(part)
         assert checkout.api.config.server != other.api.config.server
         assert other.api.list(JOB) == []

@@ -25,6 +25,7 @@ ZONES = {
     "us-west-1": {"us-west-1a": "usw1-az3", "us-west-1b": "usw1-az1", "us-west-1c": "usw1-az2"},
     "eu-west-1": {"eu-west-1a": "euw1-az1", "eu-west-1b": "euw1-az2", "eu-west-1c": "euw1-az3"},
 }
+SECONDS_FOR_A_RUN = 60
 GPUS = {"g5.xlarge": 1, "g5.12xlarge": 4}
 
 
@@ -209,6 +210,7 @@ def _run(recorder: Recorder, path: Path, stack: str, preview: bool) -> None:
         runpy.run_path(str(path), run_name="__main__")
 
     try:
-        loop.run_until_complete(pulumi.runtime.run_in_stack(program))
+        # The SDK waits for ever for the outputs of a program that broke off.
+        loop.run_until_complete(asyncio.wait_for(pulumi.runtime.run_in_stack(program), SECONDS_FOR_A_RUN))
     finally:
         loop.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import threading
@@ -15,7 +16,8 @@ from sandbox.plugins.kubernetes import annotation
 
 DEFAULT_SECONDS = 600.0
 VOLUME_SECONDS = 300.0
-POLL_SECONDS = 0.25
+_LOOKS_A_SECOND = 4
+POLL_SECONDS = 1 / _LOOKS_A_SECOND
 
 # Deleting one of these with skipAwait does not wait until it is gone.
 _DELETE_SKIPS = {("v1", "Namespace"), ("v1", "Pod"), ("apps/v1", "DaemonSet"), ("batch/v1", "Job")}
@@ -117,11 +119,12 @@ def until_gone(wait: Wait, kind: Kind, inputs: Object, live: Object, seconds: fl
 def _poll(wait: Wait, kind: Kind, live: Object, seconds: float, check: Callable[[Object], Progress]) -> Object:
     metadata, ends = live["metadata"], time.monotonic() + seconds
     messages: list[str] = []
-    while True:
+    for look in itertools.count():
         progress = check(live)
         if progress.ready:
-            return live
-        if kind.kind in ("Job", "DaemonSet"):
+            break
+        # Now and then as it goes, for a pod that failed may be gone by the time its owner has.
+        if kind.kind in ("Job", "DaemonSet") and (progress.failed or look % _LOOKS_A_SECOND == 0):
             messages += [message for message in pod_messages(wait.api, live) if message not in messages]
         if progress.failed:
             raise NotReadyError(f"{kind.kind} {full_name(live)} failed", live, messages + progress.failed)
@@ -136,10 +139,11 @@ def _poll(wait: Wait, kind: Kind, live: Object, seconds: float, check: Callable[
         except UnreachableError as problem:
             wait.tell(str(problem))
         except ApiError as error:
-            if error.code != 404:
-                raise
-            gone = f"{kind.kind} {full_name(live)} was deleted while it was being waited for"
-            raise NotReadyError(gone, live, messages) from error
+            wait.tell(str(error))
+            if error.code == 404:
+                gone = f"{kind.kind} {full_name(live)} was deleted while it was being waited for"
+                raise NotReadyError(gone, live, messages) from error
+    return live
 
 
 def _volume(obj: Object) -> Progress:

@@ -411,15 +411,20 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         """Wait until the object is ready; its state, or a partial failure that carries it."""
         inputs = reveal(raw)
         wait_seconds = awaits.timeout(inputs, seconds)
+        problem: Exception
         try:
-            live = awaits.until_ready(self._wait(it), self._kind(it), inputs, live, wait_seconds, update)
+            ready = awaits.until_ready(self._wait(it), self._kind(it), inputs, live, wait_seconds, update)
+            return to_struct(_state(raw, ready, manager, it.api_version))
         except awaits.NotReadyError as error:
-            properties = to_struct(_state(raw, error.live, manager, it.api_version))
-            failed = provider_pb2.ErrorResourceInitFailed(
-                id=_id(error.live), properties=properties, reasons=[str(error), *error.reasons]
-            )
-            raise PartialFailureError(str(error), failed) from error
-        return to_struct(_state(raw, live, manager, it.api_version))
+            problem, live, reasons = error, error.live, error.reasons
+        except (ApiError, UnreachableError, awaits.AnnotationError) as error:
+            # The object exists: whatever goes wrong now, the engine must hear of it.
+            problem, reasons = error, []
+        properties = to_struct(_state(raw, live, manager, it.api_version))
+        failed = provider_pb2.ErrorResourceInitFailed(
+            id=_id(live), properties=properties, reasons=[str(problem), *reasons]
+        )
+        raise PartialFailureError(str(problem), failed)
 
     def _wait(self, it: Target) -> awaits.Wait:
         told = ""

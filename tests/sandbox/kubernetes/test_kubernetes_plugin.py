@@ -5,13 +5,16 @@ from __future__ import annotations
 import copy
 import importlib
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 import threading
 import time
 from collections import abc
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -23,6 +26,7 @@ from pulumi import _types as pulumi_types
 from pulumi.runtime.proto import provider_pb2 as pb
 from pulumi.runtime.proto import provider_pb2_grpc, status_pb2
 
+from sandbox import build
 from sandbox.kubeapi import CONFIG_MAP, PERSISTENT_VOLUME, POD, STRATEGIC, Api, Kind, Object, load_kubeconfig
 from sandbox.kubernetes import ControlPlane
 from sandbox.plugins.kubernetes.values import UNKNOWN, Secret, from_struct, to_struct
@@ -400,6 +404,18 @@ def test_cancel_ends_the_wait(cluster: ControlPlane, node: NodeProcess, namespac
         own.close()
 
 
+def test_a_wait_outlives_the_api_server(
+    plugin: Plugin, cluster: ControlPlane, node: NodeProcess, namespace: str, api: Api
+) -> None:
+    with ThreadPoolExecutor() as pool:
+        creating = pool.submit(plugin.create, job("long", namespace, "sleep 4"))
+        eventually(lambda: any(pod["status"].get("phase") == "Running" for pod in api.list(POD, namespace)))
+        os.kill(cluster.pids()["kube-apiserver"], signal.SIGKILL)
+        time.sleep(1)
+        cluster.up(build.control_plane(), simulate_pods=False)
+        assert creating.result(60)[1]["status"]["succeeded"] == 1
+
+
 # What changes, and what that does.
 
 JOB_SPEC = {"parallelism": 2, "completions": 2, "backoffLimit": 0, "completionMode": "Indexed"}
@@ -473,13 +489,13 @@ def changed(inputs: Object, path: str, value: object) -> Object:
     return changing
 
 
-@pytest.mark.parametrize(
-    "empty", [{"env": [{"name": "A", "value": ""}]}, {"args": []}, {"resources": {}}, {"tty": False}]
-)
+@pytest.mark.parametrize("empty", [{"args": []}, {"resources": {}}, {"tty": False}, {"workingDir": ""}])
 def test_what_the_api_server_leaves_out_is_no_difference(plugin: Plugin, empty: Object) -> None:
     inputs = job("thing", "default", "true")
+    before = previewed(plugin, inputs)
     inputs["spec"]["template"]["spec"]["containers"][0] |= empty
     previewed(plugin, inputs)
+    assert plugin.diff(before, plugin.check(inputs)[0]).changes == pb.DiffResponse.DIFF_NONE
 
 
 def test_a_refresh_keeps_what_the_api_server_leaves_out(plugin: Plugin, node: NodeProcess, namespace: str) -> None:
@@ -626,6 +642,22 @@ def test_a_credential_plugin_is_asked_for_the_token(api: Api, cluster: ControlPl
     whoami = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     user = mine.request("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", whoami)["status"]["userInfo"]
     assert user["username"] == "system:serviceaccount:kube-system:default"
+
+
+@pytest.mark.parametrize("asked", [signal.SIGINT, signal.SIGTERM])
+def test_the_plugin_ends_at_once_when_asked(
+    cluster: ControlPlane, node: NodeProcess, namespace: str, asked: signal.Signals
+) -> None:
+    own = Plugin(kubeconfig=str(cluster.kubeconfig))
+    with ThreadPoolExecutor() as pool:
+        creating = pool.submit(own.create, job("long", namespace, "sleep 60"))
+        time.sleep(1)
+        own.process.send_signal(asked)
+        try:
+            assert own.process.wait(4) == 0
+        finally:
+            own.process.kill()
+        assert creating.exception(10) is not None
 
 
 def test_the_plugin_ends_with_the_engine_that_started_it() -> None:

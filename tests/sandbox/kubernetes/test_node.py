@@ -15,6 +15,7 @@ import pytest
 from sandbox import build
 from sandbox.kubeapi import (
     CONFIG_MAP,
+    NODE,
     PERSISTENT_VOLUME,
     PERSISTENT_VOLUME_CLAIM,
     POD,
@@ -22,7 +23,7 @@ from sandbox.kubeapi import (
     Api,
     Object,
 )
-from sandbox.kubernetes import ControlPlane
+from sandbox.kubernetes import ControlPlane, Node
 from tests.sandbox.kubernetes.conftest import JOB, NodeProcess, eventually, job
 
 SLEEP = "trap 'echo asked; exit 0' TERM; echo up; while :; do sleep 0.05; done"
@@ -368,6 +369,18 @@ print(server.accept()[0].recv(9).decode())
     assert len({p["status"]["podIP"] for p in pods}) == 3
     assert sorted(path.name for path in (node.root / "volumes/fs-0def/fsap-0123").iterdir()) == ["0", "1", "2"]
     api.request("DELETE", PERSISTENT_VOLUME.path("", namespace))
+
+
+def test_a_node_that_joins_runs_pods_at_once(api: Api, node: NodeProcess, namespace: str) -> None:
+    manifest = pod("early", "echo here")
+    manifest["spec"]["nodeName"] = "node-9"
+    make(api, namespace, manifest)
+    api.request("POST", NODE.path(), Node(9, "us-west-2a", "c5.xlarge").manifest())
+    try:
+        done = phase(api, namespace, "early", "Succeeded")
+        assert done["status"]["podIP"] == "127.64.9.1"
+    finally:
+        api.request("DELETE", NODE.path("", "node-9"))
 
 
 def test_kubectl_logs(cluster: ControlPlane, api: Api, node: NodeProcess, namespace: str) -> None:

@@ -1,0 +1,28 @@
+"""Which loopback network the pods of a cluster live in: 127.<64 to 127>.0.0/16, one for each on this machine."""
+
+from __future__ import annotations
+
+import fcntl
+from pathlib import Path
+
+from sandbox import build
+from sandbox.errors import SandboxError
+
+FIRST, LAST = 64, 127
+
+
+def claim(owner: Path) -> int:
+    """The network of the cluster whose folder this is; free again once the folder is gone."""
+    claims = build.cache() / "networks"
+    claims.mkdir(parents=True, exist_ok=True)
+    with (claims / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        held = {int(file.name): Path(file.read_text()) for file in claims.glob("[0-9]*")}
+        for number, folder in held.items():
+            if folder == owner:
+                return number
+        for number in range(FIRST, LAST + 1):
+            if number not in held or not held[number].exists():
+                (claims / str(number)).write_text(str(owner))
+                return number
+    raise SandboxError(f"{LAST - FIRST + 1} sandboxes run on this machine: stop one with `make sandbox-down`")
