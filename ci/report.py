@@ -140,7 +140,9 @@ def redact(text: str, secrets: Iterable[str]) -> str:
     """The text without these values, the longest first, as they stand and as the engine quotes them."""
     for secret in sorted(filter(None, secrets), key=len, reverse=True):
         quoted = secret.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-        for form in (secret, quoted, *(line for line in secret.splitlines() if line.strip())):
+        # Of s3://bucket/key, the program also makes an ARN.
+        forms = (secret, quoted, secret.partition("://")[2], *secret.splitlines())
+        for form in filter(str.strip, forms):
             text = text.replace(form, HIDDEN)
     return text
 
