@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import runpy
+import signal
 import sys
 import traceback
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +20,8 @@ ALREADY_SAID = 32  # languagehost.py takes this exit code as "the engine has bee
 
 
 def main() -> int:
+    # The engine ends a program that a policy stopped; it has said why.
+    signal.signal(signal.SIGINT, lambda *_: os._exit(ALREADY_SAID))
     settings, program = json.loads(sys.argv[1]), sys.argv[2]
     sys.argv = sys.argv[2:]
     pulumi.runtime.set_all_config(pulumi.runtime.get_config_env(), pulumi.runtime.get_config_secret_keys_env())

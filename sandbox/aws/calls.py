@@ -32,9 +32,14 @@ def recorded(application: WSGIApplication, file: Path) -> WSGIApplication:
 
     def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         if signed := SIGNED.search(environ.get("HTTP_AUTHORIZATION", "")):
-            body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
-            environ["wsgi.input"] = io.BytesIO(body)
-            line = json.dumps(_call(*signed.groups(), environ, body), default=str)
+            body = b""
+            # What comes in chunks is an object on its way to S3, and no parameter.
+            if length := environ.get("CONTENT_LENGTH"):
+                body = environ["wsgi.input"].read(int(length))
+                environ["wsgi.input"] = io.BytesIO(body)
+            key, region, service = signed.groups()
+            call = {"key": key, "region": region, **_call(region, service, environ, body)}
+            line = json.dumps(call, default=str)
             with writing, file.open("a") as lines:
                 lines.write(line + "\n")
         return application(environ, start_response)
@@ -42,7 +47,7 @@ def recorded(application: WSGIApplication, file: Path) -> WSGIApplication:
     return answer
 
 
-def _call(key: str, region: str, service: str, environ: WSGIEnvironment, body: bytes) -> dict[str, Any]:
+def _call(region: str, service: str, environ: WSGIEnvironment, body: bytes) -> dict[str, Any]:
     name = MODELS.get(service, service)
     request = Request({**environ, "wsgi.input": io.BytesIO(body)})
     operation, in_path = get_service_router(name).match(request)
@@ -57,7 +62,7 @@ def _call(key: str, region: str, service: str, environ: WSGIEnvironment, body: b
             "url_params": in_path,
         }
     )
-    told = {"key": key, "service": service, "operation": operation.name, "region": region, "parameters": parameters}
+    told = {"service": service, "operation": operation.name, "parameters": parameters}
     if service == "ec2":
         tags = ec2_backends[ACCOUNT][region].tags
         told["tags"] = {text: dict(tags.get(text, {})) for text in _texts(parameters) if EC2_ID.fullmatch(text)}

@@ -119,11 +119,11 @@ def needs(call: Mapping[str, Any]) -> Iterator[Need]:
     """What a call takes."""
     service, operation, parameters = call["service"], call["operation"], call["parameters"]
     name = f"{service}:{operation}"
+    if service == "ec2":
+        yield from _ec2_needs(call)
+        return
     tags = _tags(parameters)
     context: dict[str, Any] = {"aws:RequestTag/project": tags["project"]} if "project" in tags else {}
-    if service == "ec2":
-        yield from _ec2_needs(call, context)
-        return
     if service in BORN_TAGGED and not operation.startswith(("CreateKey", "CreateFileSystem")):
         context["aws:ResourceTag/project"] = "paddle-on-aws"
     if "PolicyArn" in parameters:
@@ -144,15 +144,17 @@ def needs(call: Mapping[str, Any]) -> Iterator[Need]:
             yield Need("iam:PassRole", parameters[parameter], passed)
 
 
-def _ec2_needs(call: Mapping[str, Any], context: Mapping[str, Any]) -> Iterator[Need]:
+def _ec2_needs(call: Mapping[str, Any]) -> Iterator[Need]:
     operation, region = call["operation"], call["region"]
     action = f"ec2:{operation}"
     if operation.startswith(("Describe", "Get")):
         yield Need(action, "*")
         return
     own = f"arn:aws:ec2:{region}:{ACCOUNT}:"
-    kinds = [spec["ResourceType"] for spec in call["parameters"].get("TagSpecifications", [])]
-    for kind in kinds:
+    made = {spec["ResourceType"]: _tags(spec) for spec in call["parameters"].get("TagSpecifications", [])}
+    context: dict[str, Any] = {}
+    for kind, tags in made.items():
+        context = {"aws:RequestTag/project": tags["project"]} if "project" in tags else {}
         yield Need(action, f"{own}{kind}/new", context)
         yield Need("ec2:CreateTags", f"{own}{kind}/new", {**context, "ec2:CreateAction": operation})
     met = False
@@ -161,7 +163,7 @@ def _ec2_needs(call: Mapping[str, Any], context: Mapping[str, Any]) -> Iterator[
             met = True
             theirs = {"aws:ResourceTag/project": tags["project"]} if "project" in tags else {}
             yield Need(action, f"{own}{kind}/{identity}", {**context, **theirs})
-    if not met and not kinds:
+    if not met and not made:
         yield Need(action, None, {"aws:ResourceTag/project": "paddle-on-aws"})
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import boto3
@@ -41,7 +40,9 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     """Every call that the deployer makes of AWS from nothing to nothing."""
     with aws_part(tmp_path_factory.mktemp("deployer"), "dev") as part:
         strangers = {"endpoint_url": part.endpoint, "aws_access_key_id": "stranger", "aws_secret_access_key": "x"}
-        boto3.client("iam", region_name=REGION, **strangers).create_role(RoleName="admin", AssumeRolePolicyDocument="{}")
+        boto3.client("iam", region_name=REGION, **strangers).create_role(
+            RoleName="admin", AssumeRolePolicyDocument="{}"
+        )
         for config in (BEFORE, AFTER):
             part.set(config)
             _succeed(part, "up", "--yes", "--skip-preview", *AWS_PART)
@@ -78,11 +79,13 @@ def test_every_action_allowed_is_called_or_has_its_reason(needed: list[Need]) ->
 
 
 def test_every_statement_reaches_what_the_run_touched_and_no_more(needed: list[Need]) -> None:
-    """A statement is of use, and the policies hold for no other cluster, bucket, role, zone's names or untagged thing."""
+    """Each statement is of use; none reaches somebody else's cluster, bucket, role or name, or a thing untagged."""
     statements = policies(REGION, CLUSTER, ZONE)
     reasons = besides()
     useless = [
-        s["Sid"] for s in statements if not any(allowed([s], n) for n in needed) and not set(s["Action"]) <= set(reasons)
+        s["Sid"]
+        for s in statements
+        if not any(allowed([s], n) for n in needed) and not set(s["Action"]) <= set(reasons)
     ]
     assert not useless
     theirs = [
@@ -96,7 +99,11 @@ def test_every_statement_reaches_what_the_run_touched_and_no_more(needed: list[N
         ),
         Need("eks:DeleteCluster", f"arn:aws:eks:{REGION}:123456789012:cluster/other"),
         Need("ec2:DeleteVpc", f"arn:aws:ec2:{REGION}:123456789012:vpc/vpc-1", {"aws:ResourceTag/project": "payroll"}),
-        Need("ec2:CreateTags", f"arn:aws:ec2:{REGION}:123456789012:vpc/vpc-1", {"aws:RequestTag/project": "paddle-on-aws"}),
+        Need(
+            "ec2:CreateTags",
+            f"arn:aws:ec2:{REGION}:123456789012:vpc/vpc-1",
+            {"aws:RequestTag/project": "paddle-on-aws"},
+        ),
         Need("elasticfilesystem:DeleteFileSystem", f"arn:aws:elasticfilesystem:{REGION}:123456789012:file-system/fs-1"),
         Need("kms:ScheduleKeyDeletion", f"arn:aws:kms:{REGION}:123456789012:key/1"),
         Need(

@@ -37,6 +37,7 @@ def test_a_setting_that_breaks_a_rule_about_one_resource(prod: AwsPart) -> None:
     assert done.returncode != 0
     assert "[mandatory]  production-data-kept  (aws:s3:Bucket: bucket)" in done.stdout
     assert "bucket: protect is off on stack prod. Set retainData: true." in done.stdout
+    assert "Traceback" not in done.stdout
 
 
 def test_a_program_that_breaks_the_rules_about_connections(prod: AwsPart, tmp_path: Path) -> None:

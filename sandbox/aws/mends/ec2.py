@@ -62,7 +62,13 @@ def _whole_nat(self: Any, nat_gateway_id: str) -> NatGateway:
     return gateway
 
 
+def _tags_of_now(self: LaunchTemplate) -> list[dict[str, str]]:
+    """A template's tags are those it has, and not those it was made with."""
+    return self.get_tags()
+
+
 def apply() -> None:
+    LaunchTemplate.tags = property(_tags_of_now, lambda self, made_with: None)  # type: ignore[assignment]
     LaunchTemplateBackend.create_launch_template = _create_launch_template  # type: ignore[method-assign]
     VPCBackend.delete_vpc = _empty_vpc  # type: ignore[method-assign]
     VPCBackend.delete_vpc_endpoints = _forgotten_endpoints  # type: ignore[method-assign]
