@@ -106,7 +106,7 @@ def test_a_harmless_change(project: Project) -> None:
     code, comment = project.preview(
         "Pulumi.dev.yaml", ("config:\n", "config:\n  paddle-on-aws:workers: {count: 4, diskGiB: 60}\n")
     )
-    assert code == 0
+    assert code == 0, comment
     assert (
         above_the_diff(comment)
         == """<!-- paddle-on-aws preview of dev -->
@@ -133,7 +133,7 @@ def test_a_change_that_replaces_the_file_system(project: Project) -> None:
     code, comment = project.preview(
         "infra/storage.py", ('throughput_mode="elastic",', 'performance_mode="generalPurpose",')
     )
-    assert code == 0
+    assert code == 0, comment
     assert above_the_diff(comment) == """"""
 
 
@@ -141,13 +141,13 @@ def test_a_change_that_breaks_policy(project: Project) -> None:
     code, comment = project.preview(
         "infra/storage.py", ("referenced_security_group_id=cluster.worker_group.id,", 'cidr_ipv4="0.0.0.0/0",')
     )
-    assert code == 1
+    assert code == 1, comment
     assert above_the_diff(comment) == """"""
 
 
 def test_a_program_that_fails_is_told_as_such(project: Project) -> None:
     code, comment = project.preview("Pulumi.dev.yaml", ("config:\n", "config:\n  paddle-on-aws:trainers: 40\n"))
-    assert code == 1
+    assert code == 1, comment
     assert "**The preview failed**; as far as it came: " in comment
     assert "trainers: 40 is more than the 3 workers" in comment
 
@@ -194,7 +194,7 @@ def test_the_preview_role_may_ask_what_a_preview_asks_and_no_more(project: Proje
 
 def test_the_settings_secrets_appear_in_no_comment(project: Project) -> None:
     code, comment = project.preview("infra/job_roles.py", ('"ReadData"', '"ReadDataSet"'))
-    assert code == 0
+    assert code == 0, comment
     assert "ReadDataSet" in comment, "the diff shows the policy that names the secret"
     assert "[secret]" in comment
     assert SECRET.removeprefix("s3://") not in comment
