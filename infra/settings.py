@@ -164,15 +164,16 @@ def load() -> tuple[Settings, list[Problem]]:
     )
 
 
-def read(given: Mapping[str, Any]) -> tuple[Settings, list[Problem]]:
+def read(given: Mapping[str, Any], folder: Path = PROJECT) -> tuple[Settings, list[Problem]]:
     """Settings from a stack's own keys; a value that cannot be used leaves a problem, and its default in its place."""
     problems: list[Problem] = []
-    return _build(Settings, "", given, declared(), problems), problems
+    # An older checkout does not declare every setting of today.
+    return _build(Settings, "", given, {**declared(), **declared(folder)}, problems), problems
 
 
-def declared() -> dict[str, Any]:
+def declared(folder: Path = PROJECT) -> dict[str, Any]:
     """The default of every key that Pulumi.yaml declares."""
-    project = yaml.safe_load((PROJECT / "Pulumi.yaml").read_text())
+    project = yaml.safe_load((folder / "Pulumi.yaml").read_text())
     return {key: entry["default"] for key, entry in project["config"].items()}
 
 

@@ -88,10 +88,17 @@ def stack_settings(stack: str, folder: Path = PROJECT) -> Settings:
         raise PriceError(f"{stack}: there is no {file.name}. Name one of {', '.join(known)}.") from None
     own = {key.partition(":")[2]: value for key, value in config.items() if key.startswith("paddle-on-aws:")}
     aws = {key.partition(":")[2]: value for key, value in config.items() if key.startswith("aws:")}
-    settings, problems = read(own)
+    settings, problems = read(_without_secrets(own), folder)
     if problems:
         raise PriceError(f"{file.name}: {problems[0]}")
     return dataclasses.replace(settings, stack=stack, aws=aws)
+
+
+def _without_secrets(value: Any) -> Any:
+    """The value with what only Pulumi can read left empty: no price hangs on a secret."""
+    if not isinstance(value, Mapping):
+        return value
+    return "" if set(value) == {"secure"} else {key: _without_secrets(each) for key, each in value.items()}
 
 
 def estimate(settings: Settings, prices: Mapping[str, Any] | None = None) -> Estimate:

@@ -187,18 +187,19 @@ def run(
     stack: str = "test",
     preview: bool = False,
     aws: Aws | None = None,
+    program: Path = PROJECT / "__main__.py",
 ) -> Graph:
-    """One fresh run of `__main__.py` with this config, as the engine would hand it over."""
+    """One fresh run of a program with this config, as the engine would hand it over."""
     texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in config.items()}
     monkeypatch.setenv("PULUMI_CONFIG", json.dumps(texts))
-    monkeypatch.chdir(PROJECT)
+    monkeypatch.chdir(program.parent)
     recorder = Recorder(aws or Aws(texts.get("aws:region", "us-west-2")), preview)
     # The SDK keeps its state in context variables: a context of its own makes each run the first.
-    contextvars.copy_context().run(_run, recorder, stack, preview)
+    contextvars.copy_context().run(_run, recorder, program, stack, preview)
     return recorder.graph
 
 
-def _run(recorder: Recorder, stack: str, preview: bool) -> None:
+def _run(recorder: Recorder, path: Path, stack: str, preview: bool) -> None:
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     mocks.set_mocks(recorder.mocks, project=NAME, stack=stack, preview=preview, monitor=recorder)
@@ -206,7 +207,7 @@ def _run(recorder: Recorder, stack: str, preview: bool) -> None:
     settings.ROOT.set(None)
 
     def program() -> None:
-        runpy.run_path(str(PROJECT / "__main__.py"), run_name="__main__")
+        runpy.run_path(str(path), run_name="__main__")
 
     try:
         # The SDK waits for ever for the outputs of a program that broke off.

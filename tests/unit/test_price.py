@@ -1,6 +1,7 @@
 """What a stack costs: each item from the settings, nothing guessed, and the sum that a person would reach by hand."""
 
 import dataclasses
+import shutil
 import subprocess
 import sys
 from decimal import Decimal
@@ -143,6 +144,7 @@ def test_prices_are_dated_sourced_and_positive() -> None:
     ],
 )
 def test_a_stack_that_cannot_be_read(tmp_path: Path, written: str | None, words: str) -> None:
+    shutil.copy(PROJECT / "Pulumi.yaml", tmp_path)
     for stack in stack_files():
         (tmp_path / f"Pulumi.{stack}.yaml").touch()
     if written:
@@ -150,6 +152,20 @@ def test_a_stack_that_cannot_be_read(tmp_path: Path, written: str | None, words:
     with pytest.raises(PriceError) as caught:
         stack_settings("mine", tmp_path)
     assert words in str(caught.value)
+
+
+def test_another_checkout_has_its_own_defaults(tmp_path: Path) -> None:
+    declared = {"config": {"workers.count": {"default": 7}}}
+    (tmp_path / "Pulumi.yaml").write_text(yaml.safe_dump(declared))
+    (tmp_path / "Pulumi.dev.yaml").write_text("config: {'aws:region': us-west-2}")
+    assert stack_settings("dev", tmp_path) == dev(workers={"count": 7})
+
+
+def test_no_price_hangs_on_a_secret(tmp_path: Path) -> None:
+    shutil.copy(PROJECT / "Pulumi.yaml", tmp_path)
+    config = {"aws:region": "us-west-2", "paddle-on-aws:data": {"source": {"secure": "v1:abc"}}}
+    (tmp_path / "Pulumi.dev.yaml").write_text(yaml.safe_dump({"config": config}))
+    assert estimate(stack_settings("dev", tmp_path)).monthly == estimate(dev()).monthly
 
 
 def test_the_command_line_ends_in_a_table_or_in_one_line() -> None:

@@ -1,0 +1,200 @@
+"""The pull request's comment, made by the real script and the real engine from a stack that stands."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+import yaml
+
+from sandbox.services import CHECKOUT
+from tests.sandbox.aws_part import AWS_PART, AwsPart, aws_part
+from tests.sandbox.deployer import allowed, needs
+from tests.unit.program import config_of
+
+PROGRAM = ("__main__.py", "Pulumi.yaml", "bootstrap", "ci", "docs", "infra", "policy", "price", "workloads")
+SECRET = "s3://a-bucket-that-nobody/may-know"
+
+
+@dataclass(frozen=True)
+class Project:
+    """A repository with the program, whose stack dev has its AWS part made as the first commit says."""
+
+    folder: Path
+    part: AwsPart
+
+    def run(self, *command: str, folder: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command,
+            cwd=self.folder / folder,
+            env=self.part.engine.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def succeed(self, *command: str, folder: str = "") -> str:
+        done = self.run(*command, folder=folder)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def git(self, *arguments: str) -> str:
+        return self.succeed("git", "-c", "user.name=a", "-c", "user.email=a@b", *arguments).strip()
+
+    def preview(self, file: str, *changes: tuple[str, str]) -> tuple[int, str]:
+        """The script's exit code and comment for a commit that makes these changes to a file."""
+        written = self.folder / file
+        before = written.read_text()
+        for old, new in changes:
+            assert before.count(old) == 1, f"{file} has changed: {old}"
+            written.write_text(written.read_text().replace(old, new))
+        try:
+            done = self.run(sys.executable, "-m", "ci.preview", "dev", "--base", "HEAD", "--commit", "abc1234")
+        finally:
+            written.write_text(before)
+        assert done.stdout, done.stderr
+        return done.returncode, done.stdout
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    folder = tmp_path_factory.mktemp("pull-request")
+    with aws_part(folder / "sandbox", "dev") as part:
+        for name in PROGRAM:
+            source, target = CHECKOUT / name, folder / "project" / name
+            if source.is_dir():
+                shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", ".venv"))
+            else:
+                target.parent.mkdir(exist_ok=True)
+                shutil.copy(source, target)
+        made = Project(folder / "project", part)
+        (made.folder / ".venv").symlink_to(sys.prefix)
+        (made.folder / "policy/.venv").symlink_to(CHECKOUT / "policy/.venv")
+        part.set(config_of("dev"))
+        file = made.folder / "Pulumi.dev.yaml"
+        shutil.copy(part.engine.config, file)
+        secret = ("config", "set", "--path", "--secret", "paddle-on-aws:data.source", SECRET)
+        made.succeed("pulumi", *secret, "--stack", "dev")
+        assert SECRET not in file.read_text()
+        made.git("init", "--quiet")
+        made.git("add", "--force", ".", ":!.venv", ":!policy/.venv")
+        made.git("commit", "--quiet", "--message", "as it stands")
+        made.succeed("pulumi", "up", "--stack", "dev", "--yes", "--skip-preview", *AWS_PART)
+        yield made
+
+
+def above_the_diff(comment: str) -> str:
+    """All but the diff, without what lies in the cluster: in this sandbox that is yet to be made."""
+    above, _, rest = comment.partition("<details>")
+    assert rest.rstrip().endswith("</details>\n\n<sub>Commit abc1234.</sub>"), rest[-200:]
+    return re.sub(r"\d+ created, \d+ unchanged", "N created, M unchanged", above)
+
+
+def test_a_harmless_change(project: Project) -> None:
+    file = yaml.safe_load((project.folder / "Pulumi.dev.yaml").read_text())
+    assert "paddle-on-aws:workers" not in file["config"]
+    code, comment = project.preview(
+        "Pulumi.dev.yaml", ("config:\n", "config:\n  paddle-on-aws:workers: {count: 4, diskGiB: 60}\n")
+    )
+    assert code == 0, comment
+    assert (
+        above_the_diff(comment)
+        == """<!-- paddle-on-aws preview of dev -->
+
+### Preview of `dev`
+
+2 updated, N created, M unchanged.
+
+| | resource | type | because of |
+| --- | --- | --- | --- |
+| update | `worker-template` | `aws:ec2/launchTemplate:LaunchTemplate` | `blockDeviceMappings[0].ebs.volumeSize` |
+| update | `workers` | `aws:eks/nodeGroup:NodeGroup` | `launchTemplate.version`, `scalingConfig` |
+
+**Policy:** every rule holds.
+
+**Price:** `$1`
+
+"""
+    )
+    assert "!             ~ volumeSize: 50 => 60" in comment
+
+
+def test_a_change_that_replaces_the_file_system(project: Project) -> None:
+    code, comment = project.preview(
+        "infra/storage.py", ('throughput_mode="elastic",', 'performance_mode="generalPurpose",')
+    )
+    assert code == 0, comment
+    assert above_the_diff(comment) == """"""
+
+
+def test_a_change_that_breaks_policy(project: Project) -> None:
+    code, comment = project.preview(
+        "infra/storage.py", ("referenced_security_group_id=cluster.worker_group.id,", 'cidr_ipv4="0.0.0.0/0",')
+    )
+    assert code == 1, comment
+    assert above_the_diff(comment) == """"""
+
+
+def test_a_program_that_fails_is_told_as_such(project: Project) -> None:
+    code, comment = project.preview("Pulumi.dev.yaml", ("config:\n", "config:\n  paddle-on-aws:trainers: 40\n"))
+    assert code == 1, comment
+    assert "**The preview failed**; as far as it came: " in comment
+    assert "trainers: 40 is more than the 3 workers" in comment
+
+
+def test_the_preview_role_may_ask_what_a_preview_asks_and_no_more(project: Project) -> None:
+    """The bootstrap made by the real engine, and its role held against the calls of a real preview."""
+    aws = {"endpoint_url": project.part.endpoint, "aws_access_key_id": "bootstrap", "aws_secret_access_key": "x"}
+    iam = boto3.client("iam", region_name="us-west-2", **aws)
+    for file in sorted((project.folder / "docs/deployer").glob("*.json")):
+        iam.create_policy(PolicyName=f"paddle-deployer-dev-{file.stem}", PolicyDocument=file.read_text())
+    config = yaml.safe_load((project.folder / "Pulumi.dev.yaml").read_text())["config"]
+    settings = {key: value for key, value in config.items() if key.startswith("aws:")}
+    settings |= {"paddle-on-aws-bootstrap:repository": "octo/paddle", "paddle-on-aws-bootstrap:environments": ["dev"]}
+    stack = ("--stack", "account")
+    project.succeed("pulumi", "stack", "init", "account", "--secrets-provider", "passphrase", folder="bootstrap")
+    file = project.folder / "bootstrap/Pulumi.account.yaml"
+    file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), "config": settings}))
+    project.succeed("pulumi", "up", *stack, "--yes", "--skip-preview", folder="bootstrap")
+    again = json.loads(project.succeed("pulumi", "preview", *stack, "--json", folder="bootstrap"))
+    assert set(again["changeSummary"]) == {"same"}
+
+    outputs = json.loads(project.succeed("pulumi", "stack", "output", *stack, "--json", folder="bootstrap"))
+    role = outputs["PREVIEW_ROLE"].rpartition("/")[2]
+    (name,) = iam.list_role_policies(RoleName=role)["PolicyNames"]
+    statements = iam.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"]["Statement"]
+    attached = iam.list_attached_role_policies(RoleName="paddle-deploy-dev")["AttachedPolicies"]
+    assert len(attached) == 3
+
+    before = len(project.part.calls())
+    project.preview("Pulumi.dev.yaml")
+    wanted: list[Any] = [need for call in project.part.calls()[before:] for need in needs(call)]
+    assert [need for need in wanted if not allowed(statements, need)] == []
+    given = {action for statement in statements for action in statement["Action"] if action[:3] not in ("s3:", "kms")}
+    assert given == {need.action for need in wanted}, "allowed, and no preview asks it"
+
+    project.succeed("pulumi", "state", "unprotect", "--all", "--yes", *stack, folder="bootstrap")
+    project.succeed("pulumi", "destroy", *stack, "--yes", "--skip-preview", folder="bootstrap")
+    assert not [
+        bucket
+        for bucket in boto3.client("s3", region_name="us-west-2", **aws).list_buckets()["Buckets"]
+        if bucket["Name"].startswith("pulumi-state")
+    ]
+
+
+def test_the_settings_secrets_appear_in_no_comment(project: Project) -> None:
+    code, comment = project.preview("infra/job_roles.py", ('"ReadData"', '"ReadDataSet"'))
+    assert code == 0, comment
+    assert "ReadDataSet" in comment, "the diff shows the policy that names the secret"
+    assert "[secret]" in comment
+    assert SECRET.removeprefix("s3://") not in comment

@@ -1,0 +1,51 @@
+"""The picture of the graph shows what the program makes."""
+
+import re
+from collections import Counter
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+from docs.graph import drawing, read
+from infra.settings import PROJECT
+from tests.unit.conftest import RunStack
+
+
+def test_the_picture_shows_every_resource_of_dev(program: RunStack) -> None:
+    picture = (PROJECT / "docs/graph.svg").read_text()
+    drawn = [unescape(text).rpartition(" ")[2] for text in re.findall(r"<text [^>]*>(.*)</text>", picture)]
+    made = [resource.name for resource in program(stack="dev").resources.values()]
+    assert Counter(drawn) == Counter(made), "draw it again: docs/architecture.md says how"
+
+
+URN = "urn:pulumi:dev::p::paddle:A$kubernetes:rbac.authorization.k8s.io/v1:{}::{}"
+DOT = f"""strict digraph {{
+    R0 [label="urn:pulumi:dev::p::pulumi:pulumi:Stack::p-dev"];
+    R1 [label="urn:pulumi:dev::p::paddle:A::room"];
+    R1 -> R0 [color = "#AA6639"];
+    R2 [label="{URN.format("Role", "same")}"];
+    R2 -> R1 [color = "#AA6639"];
+    R2 -> R3 [color = "#246C60", label = "roleRef"];
+    R3 [label="{URN.format("RoleBinding", "same")}"];
+    R3 -> R1 [color = "#AA6639"];
+    R0 -> R3 [color = "#246C60"];
+}}"""
+
+
+def test_frames_boxes_and_arrows_are_those_of_the_stack() -> None:
+    names, parents, dependencies = read(DOT)
+    assert parents == {"R1": "R0", "R2": "R1", "R3": "R1"}
+    drawn = "\n".join(drawing(names, parents, dependencies))
+    assert 'subgraph cluster_R1 { label="room"' in drawn
+    assert 'R2 [label="Role same"]\nR3 [label="RoleBinding same"]' in drawn, "one name twice is told apart"
+    assert re.findall(r"^R\d -> R\d$", drawn, re.MULTILINE) == ["R2 -> R3"], "no arrow to a frame or the stack"
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md", "bootstrap/README.md"])
+def test_every_file_that_the_pages_name_is_there(page: str) -> None:
+    text = (PROJECT / page).read_text()
+    linked = [(PROJECT / page).parent / link for link in re.findall(r"\]\(([^)#:]+)\)", text)]
+    named = [PROJECT / name for name in re.findall(r"`([\w.-]*/[\w./-]+|[\w-]+\.(?:py|md|yaml))`", text)]
+    assert linked
+    assert [str(path) for path in [*linked, *named] if not Path(path).exists()] == []
