@@ -53,7 +53,8 @@ class Graph:
     secret_outputs: dict[str, Any] = field(default_factory=dict)
 
     def all(self, type_: str) -> list[Resource]:
-        return [r for r in self.resources.values() if r.type == type_]
+        """By URN: the order of registration differs from run to run."""
+        return sorted((r for r in self.resources.values() if r.type == type_), key=lambda r: r.urn)
 
     def one(self, type_: str, name: str = "") -> Resource:
         found = [r for r in self.all(type_) if not name or r.name == name]
