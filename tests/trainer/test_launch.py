@@ -212,6 +212,17 @@ def test_attempts_are_bounded_and_the_trainings_status_is_the_launchers(gang: Ga
     assert gang.passes() == ["pass-00000"]
 
 
+@pytest.mark.parametrize("index", [0, 1])
+def test_the_reason_is_the_failure_that_came_first_even_if_it_ended_last(gang: Gang, index: int) -> None:
+    gang.settings.update(STUB_FAIL=f"{index}:0", STUB_LINGERS="2", MAX_ATTEMPTS="1")
+    start(gang)
+    gang.wait(gang.ended, replace=False)
+    lost = [other for other, trainer in enumerate(gang.all) if "stub: lost a peer" in trainer.text().splitlines()]
+    assert lost == [other for other in range(3) if other != index]
+    reason = f"the last ended because trainer {index} ended with status 3, saying: stub: no pass 0 today"
+    assert all(reason in trainer.text() for trainer in gang.all)
+
+
 def test_one_trainer_that_fails_after_the_others_succeeded_is_no_success(gang: Gang) -> None:
     gang.settings.update(STUB_LAST_STATUS="4", MAX_ATTEMPTS="2")
     start(gang)

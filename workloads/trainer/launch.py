@@ -88,7 +88,9 @@ class Launcher:
             if pods and waiting != said:
                 say(f"waiting: {waiting}")
                 said = waiting
-            if time.monotonic() - began > settings.peer_timeout:
+            # Rank 0 gives up first: a pod that failed before it would be the reason it sees.
+            patience = settings.peer_timeout + (SETTLE_SECONDS if trainer else 0.0)
+            if time.monotonic() - began > patience:
                 missing = f"after {settings.peer_timeout:.0f} s: {waiting} {self.gang.trouble}".strip()
                 if trainer != 0:
                     raise LaunchError(missing)
@@ -139,10 +141,10 @@ class Launcher:
         """Where the launcher of this trainer leaves word for rank 0's."""
         return self.settings.gang / f"trainer-{trainer}.json"
 
-    def report(self, trainer: int, status: int | None, reason: str) -> None:
+    def report(self, trainer: int, status: int | None, reason: str, when: float | None = None) -> None:
         """Tell rank 0 how this trainer fares in the attempt it joined; no status while it trains."""
         word = {"uid": self.settings.pod_uid, "attempt": self.joined, "status": status, "reason": reason}
-        write_json(self.report_path(trainer), {**word, "time": time.time()})
+        write_json(self.report_path(trainer), {**word, "time": when or time.time()})
         if status is not None:
             say(f"trainer {trainer} {reason}")
 
@@ -185,18 +187,24 @@ class Launcher:
     def watch_over(self, training: Training | None, attempt: Attempt, trainer: int) -> None:
         """Return when the attempt is over; on the way tell how the training ended, and as rank 0 hear the others."""
         status = None
+        heard = 0.0
         while not self.terminated:
             self.gang.wait()
             if training and status is None and (status := training.status()) is not None:
                 self.status = status
-                words = f", saying: {training.last_words()}" if status else ""
-                self.report(trainer, status, describe_status(status) + words)
+                words, when = training.last_words() if status else ("", None)
+                saying = f", saying: {words}" if words else ""
+                # Paddle's launcher ends seconds after its worker: by its last line, the cause is told from what it caused.
+                self.report(trainer, status, describe_status(status) + saying, when)
             latest = read_attempt(self.settings)
             if latest.job_uid == attempt.job_uid and (latest.number > attempt.number or latest.verdict):
                 return
             lost = describe_lost(attempt.members, self.gang.pods())
             well, failure = self.hear(attempt) if trainer == 0 else (0, "")
-            if lost or failure:
+            heard = heard or (time.monotonic() if failure else 0.0)
+            # Rank 0's own training may be what the others failed of, and about to end with the reason.
+            may_tell = training and status is None and time.monotonic() < heard + SETTLE_SECONDS
+            if lost or (failure and not may_tell):
                 say(f"attempt {attempt.number} is over: {lost or failure}")
                 return
             if well == self.settings.trainers:

@@ -105,10 +105,11 @@ class Training:
             self.processes.append(process)
             self.copiers.append(Tee(process, logs / log, heading))
 
-    def last_words(self) -> str:
-        """The last line that the training printed."""
-        self.copiers[-1].join(timeout=2)
-        return self.copiers[-1].last
+    def last_words(self) -> tuple[str, float]:
+        """The last line that the training printed, and when."""
+        copier = self.copiers[-1]
+        copier.join(timeout=2)
+        return copier.last, copier.when
 
     def status(self) -> int | None:
         """The training's exit status; a parameter server that ends first has failed."""
@@ -142,7 +143,7 @@ class Tee(threading.Thread):
     def __init__(self, process: subprocess.Popen[bytes], log: Path, heading: str) -> None:
         super().__init__(daemon=True)
         self.process, self.log, self.heading = process, log, heading
-        self.last = ""
+        self.last, self.when = "", time.time()
         self.start()
 
     def run(self) -> None:
@@ -166,7 +167,7 @@ class Tee(threading.Thread):
         sys.stdout.flush()
         text = line.decode(errors="replace").strip()
         if text and not text.startswith("LAUNCH "):
-            self.last = text[:300]
+            self.last, self.when = text[:300], time.time()
 
 
 def adopt_orphans() -> None:

@@ -20,6 +20,9 @@ def meet(what: str) -> None:
     """Wait until every trainer of this attempt is here."""
     (meeting / f"{attempt}-{what}-{rank}").touch()
     while not all((meeting / f"{attempt}-{what}-{other}").exists() for other in range(world)):
+        if (meeting / f"{attempt}-failed").exists():
+            print("stub: lost a peer")
+            sys.exit(1)
         time.sleep(0.02)
 
 
@@ -27,6 +30,9 @@ for number in range(int(Path(resume).name[5:]) + 1 if resume else 0, passes):
     (output.parent / f"stub-{rank}.pid").write_text(str(os.getpid()))
     if os.environ.get("STUB_FAIL") == f"{rank}:{number}":
         print(f"stub: no pass {number} today")
+        if lingers := float(os.environ.get("STUB_LINGERS", "0")):
+            (meeting / f"{attempt}-failed").touch()
+            time.sleep(lingers)
         sys.exit(3)
     meet(f"pass{number}")
     time.sleep(float(os.environ.get("STUB_PASS_SECONDS", "0.1")))
