@@ -54,10 +54,10 @@ workflows: ## actionlint: GitHub's workflows
 	go -C .github/actionlint tool actionlint
 
 unit: venv ## the program under mocks, every stack and setting (under a minute)
-	$(BIN)/pytest tests/unit
+	$(BIN)/pytest tests/unit -n auto
 
-test: lint types workflows venv ## everything
-	$(BIN)/pytest
+test: lint types workflows unit ## everything
+	$(BIN)/pytest --ignore tests/unit --durations 15
 
 bench: venv ## what the program itself costs: 3 trainers against 1000
 	$(BIN)/python -m bench.program

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -45,6 +46,9 @@ def main() -> int:
         }
         ours, theirs, memory = [], [], 0
         for _ in range(ROUNDS):
+            shutil.rmtree(folder / "out", ignore_errors=True)
+            for path in folder.glob("split-*"):
+                path.unlink()
             seconds, printed = timed([sys.executable, "-c", RUN], folder, environment)
             ours.append(seconds)
             memory = max(memory, int(printed.split()[-1]) * 1024)

@@ -275,12 +275,14 @@ class Api:
         """The TLS settings of the kubeconfig; kept, but for a credential plugin's, which may change."""
         if self._tls and not self.config.user.get("exec"):
             return self._tls
-        self._tls = context = ssl.create_default_context(cadata=self.certificate_authority() or None)
+        context = ssl.create_default_context(cadata=self.certificate_authority() or None)
         if self.config.cluster.get("insecure-skip-tls-verify"):
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         if pair := self.client_certificate():
             load_pair(context, *pair)
+        # Only now: another thread must not take it half loaded.
+        self._tls = context
         return context
 
     def _token(self) -> str:

@@ -21,6 +21,8 @@ from sandbox.kubeapi import APPLY, NODE, SERVICE_ACCOUNT, Api, ApiError, Unreach
 
 CLUSTER = "sandbox"
 SECONDS_TO_START = 60
+TRIES = 3
+PORTS = ("kubeApiserver", "etcd", "etcdPeer", "kubeControllerManager", "kubeScheduler", "kwokController")
 # One Stage of our own replaces all of kwok's: these say all that a node does, and pods are left to sandbox.node.
 NODE_STATUS = """
 phase: Running
@@ -98,12 +100,17 @@ class ControlPlane:
             self._kwokctl(binaries, "start")
             self._await("its API server does not answer", self.answers)
             return "was partly dead, is restarted"
-        self.down()
-        self.folder.mkdir(parents=True)
-        config = self.folder / "kwok-config.yaml"
-        config.write_text(yaml.safe_dump_all(_config(binaries, simulate_pods), sort_keys=False))
-        # An empty --kubeconfig keeps kwokctl away from the person's own.
-        self._kwokctl(binaries, "create", "--config", str(config), "--kubeconfig", "")
+        for _ in range(TRIES):
+            self.down()
+            self.folder.mkdir(parents=True)
+            config = self.folder / "kwok-config.yaml"
+            config.write_text(yaml.safe_dump_all(_config(binaries, simulate_pods), sort_keys=False))
+            # An empty --kubeconfig keeps kwokctl away from the person's own.
+            self._kwokctl(binaries, "create", "--config", str(config), "--kubeconfig", "")
+            processes.wait(lambda: self._answers_kwokctl() or bool(self.dead()), SECONDS_TO_START)
+            # Between its choice and its use somebody else may have taken a port; then one component ends at once.
+            if not self.dead():
+                break
         self._await("its API server does not answer", self._answers_kwokctl)
         self._await(
             "the namespace `default` gets no service account",
@@ -135,14 +142,15 @@ class ControlPlane:
                 api.request("DELETE", NODE.path(name=present["metadata"]["name"]))
         self._await("its nodes are not ready", lambda: all(_is_ready(node) for node in api.list(NODE)))
 
-    def holds(self, manifest: Mapping[str, Any]) -> str:
-        """The id of an object in the engine's terms if it is there, else empty."""
+    def remove(self, manifest: Mapping[str, Any]) -> None:
+        """Delete an object, and what it owns, if it is there."""
         api = self._api(self.kubeconfig)
         kind = api.kind(manifest["apiVersion"], manifest["kind"])
         name, namespace = manifest["metadata"]["name"], manifest["metadata"].get("namespace", "")
         if kind is None or api.find(kind, namespace, name) is None:
-            return ""
-        return f"{namespace}/{name}" if kind.namespaced else name
+            return
+        api.request("DELETE", kind.path(namespace, name), {"propagationPolicy": "Foreground"})
+        self._await(f"{manifest['kind']} {name} does not go", lambda: api.find(kind, namespace, name) is None)
 
     def pids(self) -> dict[str, int]:
         """Each component that was started, by its pid."""
@@ -203,10 +211,12 @@ def _config(binaries: Path, simulate_pods: bool) -> list[Mapping[str, Any]]:
         "kwokController": "kwok",
     }
     options = {f"{component}Binary": str(binaries / name) for component, name in components.items()}
+    # kwokctl would count down from one number, and so would another checkout's at the same moment.
+    ports = {f"{component}Port": port for component, port in zip(PORTS, processes.free_ports(len(PORTS)), strict=True)}
     kwokctl = {
         "apiVersion": "config.kwok.x-k8s.io/v1alpha1",
         "kind": "KwokctlConfiguration",
-        "options": {"runtime": "binary", "bindAddress": "127.0.0.1", **options},
+        "options": {"runtime": "binary", "bindAddress": "127.0.0.1", **options, **ports},
     }
     if simulate_pods:
         return [kwokctl]

@@ -201,14 +201,10 @@ def _lay_plugins(sandbox: Sandbox) -> None:
 def _refresh(sandbox: Sandbox) -> None:
     """Record what is really there after a run that was broken off."""
     say("the last run was broken off: reading what is there")
-    adopted: list[str] = []
+    # The engine can forget what it was making, not adopt it; left there, it would be in its own way.
     for made in sandbox.engine.unfinished():
-        if identity := sandbox.kubernetes.holds(made["inputs"]):
-            adopted += ["--import-pending-creates", made["urn"], "--import-pending-creates", identity]
-    code = sandbox.engine.show(
-        "refresh", "--yes", "--skip-preview", *adopted, "--clear-pending-creates", "--suppress-outputs"
-    )
-    if code:
+        sandbox.kubernetes.remove(made["inputs"])
+    if sandbox.engine.show("refresh", "--yes", "--skip-preview", "--clear-pending-creates", "--suppress-outputs"):
         raise SandboxError("`pulumi refresh` failed; the reason is above")
 
 

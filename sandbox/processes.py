@@ -117,11 +117,13 @@ def runs(pid: int, mark: str) -> bool:
     return mark in told.stdout
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+def free_ports(count: int) -> list[int]:
+    """Ports of the loopback that nobody listens on."""
+    with contextlib.ExitStack() as probes:
+        bound = [probes.enter_context(socket.socket()) for _ in range(count)]
+        for probe in bound:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in bound]
 
 
 def last_lines(log: Path, count: int = 5) -> str:

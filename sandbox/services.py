@@ -33,7 +33,7 @@ class Aws:
         """AWS with nothing in it, on the port that it had before if that can be had again."""
         before = processes.last(self.folder / "run", "aws")
         self.stop()
-        port = before.port if before and is_free(before.port) else processes.free_port()
+        port = before.port if before and is_free(before.port) else processes.free_ports(1)[0]
         command = [str(self.python), "-m", "sandbox.aws.server", "--port", str(port)]
         log = self.folder / "logs/aws.log"
         process = processes.start(self.folder / "run", "aws", command, port, log, _environment({}))

@@ -5,10 +5,9 @@ from __future__ import annotations
 import io
 import json
 import re
-import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from moto.core.parse import PROTOCOL_PARSERS
 from moto.core.request import Request, determine_request_protocol
@@ -16,8 +15,8 @@ from moto.core.routing import get_service_router
 from moto.core.utils import get_service_model
 from moto.ec2.models import ec2_backends
 
-if TYPE_CHECKING:
-    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+Environment = dict[str, Any]
+Application = Callable[[Environment, Callable[..., Any]], Iterable[bytes]]
 
 # What a signature calls a service, where botocore's models go by another name.
 MODELS = {"elasticfilesystem": "efs"}
@@ -26,11 +25,10 @@ EC2_ID = re.compile(r"[a-z]+(-[a-z]+)*-[0-9a-f]{8,17}")
 SIGNED = re.compile(r"Credential=([^/,]+)/\d+/([^/,]+)/([^/,]+)/aws4_request")
 
 
-def recorded(application: WSGIApplication, file: Path) -> WSGIApplication:
-    """The application, with each signed call written to the file before it is answered."""
-    writing = threading.Lock()
+def recorded(application: Application, file: Path) -> Application:
+    """The application, which answers one at a time, with each signed call written to the file before it is answered."""
 
-    def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+    def answer(environ: Environment, start_response: Callable[..., Any]) -> Iterable[bytes]:
         if signed := SIGNED.search(environ.get("HTTP_AUTHORIZATION", "")):
             body = b""
             # What comes in chunks is an object on its way to S3, and no parameter.
@@ -40,14 +38,14 @@ def recorded(application: WSGIApplication, file: Path) -> WSGIApplication:
             key, region, service = signed.groups()
             call = {"key": key, "region": region, **_call(region, service, environ, body)}
             line = json.dumps(call, default=str)
-            with writing, file.open("a") as lines:
+            with file.open("a") as lines:
                 lines.write(line + "\n")
         return application(environ, start_response)
 
     return answer
 
 
-def _call(region: str, service: str, environ: WSGIEnvironment, body: bytes) -> dict[str, Any]:
+def _call(region: str, service: str, environ: Environment, body: bytes) -> dict[str, Any]:
     name = MODELS.get(service, service)
     request = Request({**environ, "wsgi.input": io.BytesIO(body)})
     operation, in_path = get_service_router(name).match(request)

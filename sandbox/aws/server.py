@@ -5,7 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import threading
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 # Before moto is imported: without it every attachment of an AWS-managed policy fails.
 os.environ["MOTO_IAM_LOAD_MANAGED_POLICIES"] = "true"
@@ -14,6 +17,18 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_ba
 from werkzeug.serving import make_server
 
 from sandbox.aws import calls, mends
+from sandbox.aws.calls import Application, Environment
+
+
+def one_at_a_time(application: Application) -> Application:
+    """moto's backends are plain dictionaries: a listing fails while another request adds to what it lists."""
+    lock = threading.Lock()
+
+    def answer(environ: Environment, start_response: Callable[..., Any]) -> Iterable[bytes]:
+        with lock:
+            return list(application(environ, start_response))
+
+    return answer
 
 
 def main() -> None:
@@ -23,10 +38,10 @@ def main() -> None:
     given = parser.parse_args()
     port = given.port
     mends.apply()
-    application = DomainDispatcherApplication(create_backend_app)
-    answering = calls.recorded(application, given.calls) if given.calls else application
+    moto: Application = DomainDispatcherApplication(create_backend_app)
+    application = one_at_a_time(calls.recorded(moto, given.calls) if given.calls else moto)
     try:
-        server = make_server("127.0.0.1", port, answering, threaded=True)
+        server = make_server("127.0.0.1", port, application, threaded=True)
     except (OSError, SystemExit) as error:
         raise SystemExit(f"port {port} of 127.0.0.1 cannot be listened on: choose another") from error
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))

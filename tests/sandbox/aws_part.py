@@ -57,7 +57,7 @@ class AwsPart:
 @contextmanager
 def aws_part(folder: Path, name: str) -> Iterator[AwsPart]:
     """A stack with nothing in it."""
-    python, port = build.python(), processes.free_port()
+    python, (port,) = build.python(), processes.free_ports(1)
     found = [] if shutil.which("pulumi") else [build.engine()]
     engine = Engine(folder, [*found, python.parent], name, folder / f"Pulumi.{name}.yaml")
     engine.select()

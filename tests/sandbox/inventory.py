@@ -15,6 +15,7 @@ def inventory(client: Client) -> dict[str, list[str]]:
     zones = [zone["Id"] for zone in client("route53").list_hosted_zones()["HostedZones"]]
     file_systems = [each["FileSystemId"] for each in client("efs").describe_file_systems()["FileSystems"]]
     keys = [key["KeyId"] for key in kms.list_keys()["Keys"]]
+    aliases = [each["AliasName"] for each in kms.list_aliases()["Aliases"]]
     found = {
         "vpcs": [each["VpcId"] for each in ec2.describe_vpcs()["Vpcs"]],
         "subnets": [each["SubnetId"] for each in ec2.describe_subnets()["Subnets"]],
@@ -42,7 +43,7 @@ def inventory(client: Client) -> dict[str, list[str]]:
         ],
         # A destroyed key waits for its deletion; it encrypts nothing any more.
         "keys": [key for key in keys if kms.describe_key(KeyId=key)["KeyMetadata"]["KeyState"] != "PendingDeletion"],
-        "aliases": [each["AliasName"] for each in kms.list_aliases()["Aliases"] if "TargetKeyId" in each],
+        "aliases": [name for name in aliases if not name.startswith("alias/aws/")],
         "roles": [each["RoleName"] for each in iam.list_roles()["Roles"]],
         "policies": [each["Arn"] for each in iam.list_policies(Scope="Local")["Policies"]],
         "identity providers": [

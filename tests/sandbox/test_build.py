@@ -12,6 +12,7 @@ import pytest
 
 from sandbox import build
 from sandbox.errors import SandboxError
+from sandbox.progress import step
 
 
 @pytest.fixture
@@ -65,7 +66,7 @@ def test_full_disk_is_told_before_building(cache: Path, monkeypatch: pytest.Monk
 
 def test_failed_step_shows_the_end_of_its_output(cache: Path) -> None:
     def fail(folder: Path) -> None:
-        with build.step("failing") as shown:
+        with step("failing") as shown:
             build._run(["sh", "-c", "echo the reason; exit 3"], shown)
 
     with pytest.raises(SandboxError, match=r"(?s)exit 3.*the reason"):

@@ -18,6 +18,7 @@ PREVIEW = ("preview", "--non-interactive", "--policy-pack", str(CHECKOUT / "poli
 @pytest.fixture(scope="module")
 def prod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AwsPart]:
     """An empty stack by the name that the rules are hardest on."""
+    assert (CHECKOUT / "policy/.venv").exists(), "the pack's environment is not there: run `make policy`"
     with aws_part(tmp_path_factory.mktemp("prod"), "prod") as part:
         yield part
 

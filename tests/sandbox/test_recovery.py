@@ -68,7 +68,7 @@ def test_failed_data_keep_training_from_being_made(checkout: Checkout) -> None:
 def test_engine_killed_while_it_makes_aws(checkout: Checkout) -> None:
     checkout.run("pulumi", "destroy", "--yes", "--skip-preview")
     with checkout.running("up") as process:
-        eventually(lambda: recorded(checkout) >= 12, 180, "AWS was not under way")
+        eventually(lambda: recorded(checkout) >= 12, 600, "AWS was not under way")
         os.kill(checkout.pid("engine"), signal.SIGKILL)
         process.communicate(timeout=120)
     assert process.returncode == 1
@@ -79,7 +79,7 @@ def test_engine_killed_while_it_makes_aws(checkout: Checkout) -> None:
 def test_engine_killed_while_it_waits_for_training(checkout: Checkout) -> None:
     checkout.set(job={"passes": 3})
     with checkout.running("up") as process:
-        eventually(lambda: training(checkout), 180, "training was not under way")
+        eventually(lambda: training(checkout), 600, "training was not under way")
         os.kill(checkout.pid("engine"), signal.SIGKILL)
         process.communicate(timeout=120)
     checkout.up()
@@ -91,7 +91,7 @@ def test_control_plane_killed_while_training(checkout: Checkout, component: str)
     passes = {"kube-apiserver": 4, "etcd": 5}[component]
     checkout.set(job={"passes": passes})
     with checkout.running("up") as process:
-        eventually(lambda: training(checkout), 180, "training was not under way")
+        eventually(lambda: training(checkout), 600, "training was not under way")
         os.kill(checkout.pid(component), signal.SIGKILL)
         process.communicate(timeout=300)
     checkout.up()
@@ -101,7 +101,7 @@ def test_control_plane_killed_while_training(checkout: Checkout, component: str)
 def test_aws_killed_while_it_is_filled(checkout: Checkout) -> None:
     checkout.run("pulumi", "destroy", "--yes", "--skip-preview")
     with checkout.running("up") as process:
-        eventually(lambda: recorded(checkout) >= 12, 180, "AWS was not under way")
+        eventually(lambda: recorded(checkout) >= 12, 600, "AWS was not under way")
         os.kill(checkout.pid("aws"), signal.SIGKILL)
         process.communicate(timeout=300)
     assert process.returncode == 1
@@ -112,7 +112,7 @@ def test_aws_killed_while_it_is_filled(checkout: Checkout) -> None:
 def test_interrupted_up_goes_on(checkout: Checkout) -> None:
     checkout.set(job={"passes": 6})
     with checkout.running("up") as process:
-        eventually(lambda: training(checkout), 180, "training was not under way")
+        eventually(lambda: training(checkout), 600, "training was not under way")
         process.send_signal(signal.SIGINT)
         output, _ = process.communicate(timeout=180)
     assert process.returncode == 1, output

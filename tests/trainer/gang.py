@@ -87,7 +87,7 @@ class Gang:
             "POD_UID": pod["metadata"]["uid"],
             "PASSES": "3",
             "MAX_ATTEMPTS": "3",
-            "PEER_TIMEOUT_SECONDS": "60",
+            "PEER_TIMEOUT_SECONDS": "120",
             **({"JOB_COMPLETION_INDEX": str(index)} if self.indexed else {}),
             **self.settings,
         }
@@ -139,7 +139,7 @@ class Gang:
             if status and replace:
                 self.start(index)
 
-    def wait(self, until: Callable[[], bool], seconds: float = 60, replace: bool = True) -> None:
+    def wait(self, until: Callable[[], bool], seconds: float = 120, replace: bool = True) -> None:
         """Until the condition holds, or the test fails with what everyone printed."""
         deadline = time.monotonic() + seconds
         while not until():

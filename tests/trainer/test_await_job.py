@@ -53,7 +53,7 @@ def test_it_ends_with_the_job(api: FakeApi, account: Path, end: dict[str, str], 
     time.sleep(1)
     assert process.poll() is None, "the Job still runs"
     api.put(job(succeeded=3, conditions=[end]))
-    printed, _ = process.communicate(timeout=10)
+    printed, _ = process.communicate(timeout=30)
     assert process.returncode == status
     assert text in printed
     assert "waiting for the training Job train: 1 active, 2 succeeded" in printed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,23 +17,43 @@ PATH = "/api/v1/namespaces/default/pods"
 
 
 class Following:
-    """A follow() in a thread, and what it last yielded and told."""
+    """A follow() in a thread, and what it last yielded and told; stopped with its test."""
 
-    def __init__(self) -> None:
+    def __init__(self, api: FakeApi) -> None:
+        self.api = api
         self.names: set[str] = set()
         self.told: list[str] = []
-        threading.Thread(target=self._run, daemon=True).start()
+        self.stopped = False
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
 
     def _run(self) -> None:
         for objects in kube.follow(PATH, {"labelSelector": "job-name=job"}, self.told.append):
             self.names = set(objects)
+            if self.stopped:
+                return
 
-    def wait_for(self, names: set[str], seconds: float = 10) -> None:
+    def stop(self) -> None:
+        """A last change lets it see that it is stopped."""
+        self.stopped = True
+        add(self.api, 1)
+        self.thread.join(30)
+        assert not self.thread.is_alive()
+
+    def wait_for(self, names: set[str], seconds: float = 30) -> None:
         """Until it knows just these."""
         deadline = time.monotonic() + seconds
         while self.names != names:
             assert time.monotonic() < deadline, f"{self.names} is not {names}; told {self.told}"
             time.sleep(0.01)
+
+
+@pytest.fixture
+def following(api: FakeApi) -> Iterator[Following]:
+    """It follows from the start of the test to its end."""
+    follower = Following(api)
+    yield follower
+    follower.stop()
 
 
 def add(api: FakeApi, count: int) -> set[str]:
@@ -57,9 +78,8 @@ def test_a_long_list_is_read_in_pages(api: FakeApi, monkeypatch: pytest.MonkeyPa
     assert all(query["labelSelector"] == "job-name=job" for query in api.requests)
 
 
-def test_changes_come_by_one_watch(api: FakeApi) -> None:
+def test_changes_come_by_one_watch(api: FakeApi, following: Following) -> None:
     names = add(api, 2)
-    following = Following()
     following.wait_for(names)
     names = add(api, 3)
     following.wait_for(names)
@@ -69,8 +89,7 @@ def test_changes_come_by_one_watch(api: FakeApi) -> None:
     assert len(api.requests) == 2, "one list, one watch"
 
 
-def test_a_watch_cut_off_goes_on_where_it_was(api: FakeApi) -> None:
-    following = Following()
+def test_a_watch_cut_off_goes_on_where_it_was(api: FakeApi, following: Following) -> None:
     following.wait_for(add(api, 2))
     for _ in range(3):
         api.disconnect()
@@ -78,8 +97,7 @@ def test_a_watch_cut_off_goes_on_where_it_was(api: FakeApi) -> None:
     assert sum(not query.get("watch") for query in api.requests) == 1, "no second list"
 
 
-def test_410_at_the_start_and_in_the_middle_of_a_watch_lists_again(api: FakeApi) -> None:
-    following = Following()
+def test_410_at_the_start_and_in_the_middle_of_a_watch_lists_again(api: FakeApi, following: Following) -> None:
     following.wait_for(add(api, 2))
     names = set(api.objects)
     gone = sorted(names)[0]
@@ -110,12 +128,13 @@ def test_410_between_pages_lists_again(api: FakeApi, monkeypatch: pytest.MonkeyP
         page(handler, query)
 
     monkeypatch.setattr(api, "page", forget_once)
-    Following().wait_for(names)
+    following = Following(api)
+    following.wait_for(names)
+    following.stop()
     assert sum("continue" not in query for query in api.requests if not query.get("watch")) == 2
 
 
-def test_a_server_that_comes_back_is_followed_again(api: FakeApi) -> None:
-    following = Following()
+def test_a_server_that_comes_back_is_followed_again(api: FakeApi, following: Following) -> None:
     following.wait_for(add(api, 1))
     api.stop()
     names = add(api, 2)

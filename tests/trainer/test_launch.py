@@ -114,7 +114,7 @@ def test_a_deleted_pod_is_replaced_and_all_start_again(gang: Gang) -> None:
     gang.api.put(old.pod)
     gang.start(1)
     old.process.terminate()
-    assert old.process.wait(10) == 128 + signal.SIGTERM
+    assert old.process.wait(30) == 128 + signal.SIGTERM
     end_container(old)
     gang.api.delete(old.pod["metadata"]["name"])
     printed = finish(gang)
@@ -129,23 +129,25 @@ def test_sigterm_reaches_the_training_and_leaves_nothing_behind(gang: Gang) -> N
     training = training_process(gang, 2)
     began = time.monotonic()
     gang.pods[2].process.terminate()
-    assert gang.pods[2].process.wait(10) == 128 + signal.SIGTERM
-    assert time.monotonic() - began < 5
+    assert gang.pods[2].process.wait(30) == 128 + signal.SIGTERM
+    assert time.monotonic() - began < 15
     assert not is_alive(training)
     assert "told to stop (SIGTERM)" in gang.pods[2].text()
 
 
-def test_a_container_started_again_in_its_pod_does_not_join_the_attempt_it_was_in(gang: Gang) -> None:
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_container_started_again_in_its_pod_does_not_join_the_attempt_it_was_in(gang: Gang, index: int) -> None:
     slow(gang)
     start(gang)
     wait_for_pass(gang)
-    for index in (0, 1):
-        old = gang.pods[index]
-        old.process.kill()
-        old.process.wait()
-        end_container(old)
-        gang.start(index, pod=old.pod)
-    finish(gang)
+    old = gang.pods[index]
+    old.process.kill()
+    old.process.wait()
+    end_container(old)
+    gang.start(index, pod=old.pod)
+    printed = finish(gang)
+    assert "attempt 2: trainer 0 of 3 starts from pass-0000" in printed
+    assert f"because trainer {index} lost its launcher, which started again" in printed
     assert_no_pass_done_twice(gang)
 
 
@@ -180,7 +182,7 @@ def test_a_peer_that_never_comes_is_a_clear_error(gang: Gang) -> None:
         {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes are available"}
     ]
     gang.api.put(pod)
-    gang.wait(gang.ended, seconds=20, replace=False)
+    gang.wait(gang.ended, seconds=60, replace=False)
     assert gang.statuses() == [1, 1]
     for index in (0, 1):
         assert "after 3 s: 2 of 3 pods run; trainer 2: job-2-" in gang.pods[index].text()
@@ -192,7 +194,7 @@ def test_a_failed_job_fails_the_pods_that_come_after_it_at_once(gang: Gang) -> N
     start(gang)
     gang.wait(gang.ended, replace=False)
     late = gang.start(1)
-    assert late.process.wait(10) == 1
+    assert late.process.wait(30) == 1
     assert "failed: 1 attempts in a row brought no new pass" in late.text()
 
 
@@ -222,7 +224,7 @@ def test_a_pod_replaced_after_the_end_ends_well(gang: Gang) -> None:
     start(gang)
     finish(gang)
     late = gang.start(1)
-    assert late.process.wait(10) == 0
+    assert late.process.wait(30) == 0
     assert "stub:" not in late.text()
 
 
@@ -340,7 +342,7 @@ def test_the_old_paddle_gets_its_command_lines(old_gang: Gang) -> None:
 def test_a_parameter_server_that_ends_is_a_failure(old_gang: Gang) -> None:
     old_gang.settings.update(PSERVER_SECONDS="0.2", TRAIN_SECONDS="60", MAX_ATTEMPTS="1")
     start(old_gang)
-    old_gang.wait(old_gang.ended, seconds=20, replace=False)
+    old_gang.wait(old_gang.ended, seconds=60, replace=False)
     assert old_gang.statuses() == [1, 1, 1]
     assert "brought no new pass; the last ended because trainer" in old_gang.pods[1].text()
 
@@ -356,6 +358,6 @@ def test_a_parameter_server_that_ends_is_a_failure(old_gang: Gang) -> None:
 def test_a_wrong_setting_is_named(gang: Gang, name: str, value: str, message: str) -> None:
     gang.settings[name] = value
     trainer: Trainer = gang.start(0)
-    assert trainer.process.wait(10) == 1
+    assert trainer.process.wait(30) == 1
     assert trainer.text().startswith(f"launch.py: {message}")
     assert trainer.text().count("\n") == 1

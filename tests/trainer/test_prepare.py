@@ -340,6 +340,14 @@ def test_https_data_is_downloaded_and_checked(tmp_path: Path, web: str, code: Pa
     assert len(shards(tmp_path / "out")) == 2, "the set that was there stays"
 
 
+def test_a_source_without_a_checksum_is_read_again(tmp_path: Path, web: str, code: Path) -> None:
+    (tmp_path / "web" / "data").write_bytes(b"1\n2\n")
+    fetch(tmp_path / "out", f"{web}/data", code)
+    (tmp_path / "web" / "data").write_bytes(b"3\n4\n")
+    fetch(tmp_path / "out", f"{web}/data", code)
+    assert shards(tmp_path / "out") == [b"3\n", b"4\n"]
+
+
 @pytest.mark.parametrize(
     ("path", "message"), [("missing", "cannot be downloaded: .*404"), ("broken", "broke off at 8")]
 )

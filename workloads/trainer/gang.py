@@ -9,7 +9,7 @@ from typing import Any
 import kube
 from pod_settings import Settings, say
 
-POLL_SECONDS = 0.5
+POLL_SECONDS = 0.3
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,7 @@ class Gang:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.items: dict[str, Any] = {}
+        self.read: dict[tuple[str, str], Pod] = {}
         self.trouble = ""
         self.changed = threading.Event()
         threading.Thread(target=self._follow, daemon=True).start()
@@ -90,9 +91,13 @@ class Gang:
 
     def pods(self) -> list[Pod]:
         """The pods of the Job that this pod belongs to."""
-        pods = [read_pod(item) for item in self.items.values()]
-        mine = next((pod.job_uid for pod in pods if pod.uid == self.settings.pod_uid), None)
-        return [pod for pod in pods if pod.job_uid == mine]
+        read = {}
+        for item in self.items.values():
+            version = item["metadata"]["uid"], item["metadata"]["resourceVersion"]
+            read[version] = self.read.get(version) or read_pod(item)
+        self.read = read
+        mine = next((pod.job_uid for pod in read.values() if pod.uid == self.settings.pod_uid), None)
+        return [pod for pod in read.values() if pod.job_uid == mine]
 
 
 def holders(pods: list[Pod], settings: Settings) -> list[Pod | None]:

@@ -101,7 +101,7 @@ class Launcher:
         report = read_json(self.report_path(trainer))
         if report.get("uid") == self.settings.pod_uid:
             self.joined = report["attempt"]
-            self.report(trainer, 1, "its launcher was started again")
+            self.report(trainer, 1, "lost its launcher, which started again")
 
     def is_last(self, attempt: Attempt) -> bool:
         """Whether no further attempt may follow this one."""

@@ -104,6 +104,7 @@ class Cloud:
     settings: Settings
     stopping: threading.Event = field(default_factory=threading.Event)
     clients: dict[tuple[str, str], Any] = field(default_factory=dict)
+    facts: dict[str, str] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -179,7 +180,10 @@ class Cloud:
         return answer
 
     def account(self) -> str:
-        return str(self("sts:GetCallerIdentity")["Account"])
+        """Asked once: most ARNs are made with it."""
+        if "account" not in self.facts:
+            self.facts["account"] = str(self("sts:GetCallerIdentity")["Account"])
+        return self.facts["account"]
 
     def partition(self) -> tuple[str, str]:
         """The name of the region's partition, and the end of its services' names."""

@@ -82,9 +82,7 @@ def _delete_bucket(cloud: Cloud, identity: str, state: State) -> None:
 
 
 def _empty(cloud: Cloud, bucket: str) -> None:
-    """Delete every version of every object and give up unfinished uploads: a bucket goes only when empty."""
-    for upload in cloud.pages("s3:ListMultipartUploads", "Uploads", Bucket=bucket):
-        cloud("s3:AbortMultipartUpload", Bucket=bucket, Key=upload["Key"], UploadId=upload["UploadId"])
+    """Delete every version of every object: a bucket goes only when empty."""
     for kind in ("Versions", "DeleteMarkers"):
         versions = list(cloud.pages("s3:ListObjectVersions", kind, Bucket=bucket))
         objects = iter([{"Key": each["Key"], "VersionId": each["VersionId"]} for each in versions])

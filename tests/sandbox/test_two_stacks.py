@@ -1,0 +1,81 @@
+"""Two stacks in one account: the local one, and beside it one in the shape of `prod` in another region."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+
+import boto3
+import pytest
+import yaml
+
+from sandbox.kubeapi import PERSISTENT_VOLUME, Api, load_kubeconfig
+from tests.sandbox.checkout import ROOT, Checkout
+from tests.sandbox.inventory import Client, inventory
+
+ADMIN = "arn:aws:iam::123456789012:role/admin"
+
+
+@pytest.fixture(scope="module")
+def checkout(cached: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
+    """`prod` as it stands, but for its size: eight trainers are more than a small machine runs."""
+    made = Checkout.make(tmp_path_factory.mktemp("stacks"))
+    file = made.project / "Pulumi.prod.yaml"
+    shutil.copy(ROOT / "Pulumi.prod.yaml", file)
+    written = yaml.safe_load(file.read_text())
+    settings = {key.removeprefix("paddle-on-aws:"): value for key, value in written["config"].items()}
+    settings["workers"] |= {"count": 2}
+    settings |= {"trainers": 2, "admins": [ADMIN], "pserver": {"nic": "lo"}, "data": {"records": 1000}}
+    settings["job"] |= {"passes": 1}
+    named = {key if key.startswith("aws:") else f"paddle-on-aws:{key}": value for key, value in settings.items()}
+    file.write_text(yaml.safe_dump({"config": named}))
+    yield made
+    made.run("down")
+
+
+def in_region(checkout: Checkout, region: str) -> Client:
+    port = json.loads((checkout.sandbox / "run/aws.json").read_text())["port"]
+    keys = {"aws_access_key_id": "test", "aws_secret_access_key": "test"}
+    return lambda service: boto3.client(service, region_name=region, endpoint_url=f"http://127.0.0.1:{port}", **keys)
+
+
+def test_both_come_up(checkout: Checkout) -> None:
+    checkout.up()
+    checkout.client("iam").create_role(RoleName="admin", AssumeRolePolicyDocument='{"Version":"2012-10-17"}')
+    done = checkout.run("--stack", "prod", "up")
+    assert done.returncode == 0, done.stdout
+    eu, us = (inventory(in_region(checkout, region)) for region in ("eu-west-1", "us-west-2"))
+    assert (eu["clusters"], us["clusters"]) == (["paddle-prod"], ["paddle-cluster"])
+    assert (len(eu["nat gateways"]), len(us["nat gateways"])) == (2, 0)
+
+
+def test_prod_has_its_driver_and_its_administrators(checkout: Checkout) -> None:
+    eks = in_region(checkout, "eu-west-1")("eks")
+    assert "aws-efs-csi-driver" in eks.list_addons(clusterName="paddle-prod")["addons"]
+    assert ADMIN in eks.list_access_entries(clusterName="paddle-prod")["accessEntries"]
+    api = Api(load_kubeconfig(str(checkout.sandbox / "stacks/prod/kubernetes/kubeconfig")))
+    (volume,) = api.list(PERSISTENT_VOLUME)
+    assert volume["spec"]["csi"]["driver"] == "efs.csi.aws.com"
+
+
+def test_the_other_stack_is_not_disturbed(checkout: Checkout) -> None:
+    for name in ("local", "prod"):
+        done = checkout.run("--stack", name, "pulumi", "preview", "--expect-no-changes")
+        assert done.returncode == 0, done.stdout
+
+
+def test_retained_data_outlive_a_destroy_until_they_are_given_up(checkout: Checkout) -> None:
+    refused = checkout.run("--stack", "prod", "pulumi", "destroy", "--yes", "--skip-preview")
+    assert refused.returncode != 0
+    assert "because it is protected" in refused.stdout
+    eu = inventory(in_region(checkout, "eu-west-1"))
+    assert [len(eu[kind]) for kind in ("file systems", "buckets", "keys")] == [1, 2, 1]  # buckets are of no region
+
+    file = checkout.project / "Pulumi.prod.yaml"
+    file.write_text(file.read_text().replace("retainData: true", "retainData: false"))
+    assert checkout.run("--stack", "prod", "up").returncode == 0
+    assert checkout.run("--stack", "prod", "pulumi", "destroy", "--yes", "--skip-preview").returncode == 0
+    after = inventory(in_region(checkout, "eu-west-1"))
+    assert [len(after[kind]) for kind in ("clusters", "file systems", "keys", "buckets")] == [0, 0, 0, 1]
+    assert inventory(in_region(checkout, "us-west-2"))["clusters"] == ["paddle-cluster"]
