@@ -3,11 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 POLICY := policy/.venv
-OURS := __main__.py infra workloads price sandbox tests bench bootstrap ci
+OURS := __main__.py infra workloads price sandbox tests bench bootstrap ci docs
 STACK ?= dev
 
 .DEFAULT_GOAL := help
-.PHONY: test-sandbox help price sandbox sandbox-status sandbox-down venv policy lint types workflows unit test bench lock
+.PHONY: help price sandbox sandbox-status sandbox-down venv policy lint types workflows unit test bench lock
 
 help: ## what can be made here
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -56,11 +56,8 @@ workflows: ## actionlint: GitHub's workflows
 unit: venv ## the program under mocks, every stack and setting (under a minute)
 	$(BIN)/pytest tests/unit -n auto
 
-test: lint types workflows unit ## all checks, and the tests that need no sandbox
-	$(BIN)/pytest tests/trainer --durations 10
-
-test-sandbox: venv policy ## the program by the real engine: up, changes, faults, destroy (long)
-	$(BIN)/pytest tests/sandbox --durations 15
+test: lint types workflows unit ## everything
+	$(BIN)/pytest --ignore tests/unit --durations 15
 
 bench: venv ## what the program itself costs: 3 trainers against 1000
 	$(BIN)/python -m bench.program

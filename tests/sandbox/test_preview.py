@@ -23,6 +23,12 @@ from tests.unit.program import config_of
 
 PROGRAM = ("__main__.py", "Pulumi.yaml", "bootstrap", "ci", "docs", "infra", "policy", "price", "workloads")
 SECRET = "s3://a-bucket-that-nobody/may-know"
+# A cluster that the runner cannot reach, as one with a narrow apiAccessCidrs.
+UNREACHABLE = {
+    "clusters": [{"name": "eks", "cluster": {"server": "http://127.0.0.1:9"}}],
+    "contexts": [{"name": "eks", "context": {"cluster": "eks"}}],
+    "current-context": "eks",
+}
 
 
 @dataclass(frozen=True)
@@ -81,6 +87,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
         (made.folder / ".venv").symlink_to(sys.prefix)
         (made.folder / "policy/.venv").symlink_to(CHECKOUT / "policy/.venv")
         part.set(config_of("dev"))
+        (part.engine.folder / "kubeconfig").write_text(yaml.safe_dump(UNREACHABLE))
         file = made.folder / "Pulumi.dev.yaml"
         shutil.copy(part.engine.config, file)
         secret = ("config", "set", "--path", "--secret", "paddle-on-aws:data.source", SECRET)
@@ -93,11 +100,16 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
         yield made
 
 
+def expected(name: str) -> str:
+    return (Path(__file__).with_name("comments") / name).read_text()
+
+
 def above_the_diff(comment: str) -> str:
-    """All but the diff, without what lies in the cluster: in this sandbox that is yet to be made."""
+    """All but the diff, without prices, and without what lies in the cluster: here that is yet to be made."""
     above, _, rest = comment.partition("<details>")
     assert rest.rstrip().endswith("</details>\n\n<sub>Commit abc1234.</sub>"), rest[-200:]
-    return re.sub(r"\d+ created, \d+ unchanged", "N created, M unchanged", above)
+    above = re.sub(r"\d+ created, \d+ unchanged", "N created, M unchanged", above)
+    return re.sub(r"\$\d+\.\d+", "$N", above)
 
 
 def test_a_harmless_change(project: Project) -> None:
@@ -107,34 +119,16 @@ def test_a_harmless_change(project: Project) -> None:
         "Pulumi.dev.yaml", ("config:\n", "config:\n  paddle-on-aws:workers: {count: 4, diskGiB: 60}\n")
     )
     assert code == 0, comment
-    assert (
-        above_the_diff(comment)
-        == """<!-- paddle-on-aws preview of dev -->
-
-### Preview of `dev`
-
-2 updated, N created, M unchanged.
-
-| | resource | type | because of |
-| --- | --- | --- | --- |
-| update | `worker-template` | `aws:ec2/launchTemplate:LaunchTemplate` | `blockDeviceMappings[0].ebs.volumeSize` |
-| update | `workers` | `aws:eks/nodeGroup:NodeGroup` | `launchTemplate.version`, `scalingConfig` |
-
-**Policy:** every rule holds.
-
-**Price:** `$1`
-
-"""
-    )
-    assert "!             ~ volumeSize: 50 => 60" in comment
+    assert above_the_diff(comment) == expected("harmless.md")
+    assert re.search(r"^! +~ volumeSize: 50 => 60$", comment, re.MULTILINE)
 
 
 def test_a_change_that_replaces_the_file_system(project: Project) -> None:
     code, comment = project.preview(
-        "infra/storage.py", ('throughput_mode="elastic",', 'performance_mode="generalPurpose",')
+        "infra/storage.py", ('throughput_mode="elastic",', 'throughput_mode="elastic", performance_mode="maxIO",')
     )
     assert code == 0, comment
-    assert above_the_diff(comment) == """"""
+    assert above_the_diff(comment) == expected("replaces-efs.md")
 
 
 def test_a_change_that_breaks_policy(project: Project) -> None:
@@ -142,7 +136,7 @@ def test_a_change_that_breaks_policy(project: Project) -> None:
         "infra/storage.py", ("referenced_security_group_id=cluster.worker_group.id,", 'cidr_ipv4="0.0.0.0/0",')
     )
     assert code == 1, comment
-    assert above_the_diff(comment) == """"""
+    assert above_the_diff(comment) == expected("breaks-policy.md")
 
 
 def test_a_program_that_fails_is_told_as_such(project: Project) -> None:
