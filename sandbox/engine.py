@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from sandbox.services import CHECKOUT, clean
 
 # The engine's commands that take a stack file.
 CONFIGURED = ("up", "preview", "refresh", "destroy", "config", "import")
+SECONDS_BETWEEN_LOOKS = 2.0
 
 
 @dataclass(frozen=True)
@@ -75,14 +77,16 @@ class Engine:
             raise SandboxError(f"`pulumi {' '.join(arguments)}` failed: {done.stderr.strip() or done.stdout.strip()}")
         return done.stdout
 
-    def show(self, *arguments: str) -> int:
+    def show(self, *arguments: str, meanwhile: Callable[[], None]) -> int:
         """Run a command of the engine before the person's eyes; Ctrl-C lets it finish what it does."""
         started = processes.start_attached(
             self.folder / "run", "engine", self._command(*arguments), CHECKOUT, self.environment
         )
         while True:
             try:
-                return started.wait()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    return started.wait(timeout=SECONDS_BETWEEN_LOOKS)
+                meanwhile()
             except KeyboardInterrupt:
                 print("        stopping when what is under way is done; Ctrl-C again ends it at once", file=sys.stderr)
                 started.send_signal(signal.SIGINT)
