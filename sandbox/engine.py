@@ -78,18 +78,23 @@ class Engine:
         return done.stdout
 
     def show(self, *arguments: str, meanwhile: Callable[[], None]) -> int:
-        """Run a command of the engine before the person's eyes; Ctrl-C lets it finish what it does."""
+        """Run a command of the engine before the person's eyes; Ctrl-C lets it finish what it does, then counts."""
         started = processes.start_attached(
             self.folder / "run", "engine", self._command(*arguments), CHECKOUT, self.environment
         )
-        while True:
+        interrupted = False
+        while started.returncode is None:
             try:
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    return started.wait(timeout=SECONDS_BETWEEN_LOOKS)
+                    started.wait(timeout=SECONDS_BETWEEN_LOOKS)
                 meanwhile()
             except KeyboardInterrupt:
+                interrupted = True
                 print("        stopping when what is under way is done; Ctrl-C again ends it at once", file=sys.stderr)
                 started.send_signal(signal.SIGINT)
+        if interrupted and started.returncode:
+            raise KeyboardInterrupt
+        return started.returncode
 
     def heal(self) -> None:
         """End an engine that an earlier, killed command left behind, and remove the lock it held."""

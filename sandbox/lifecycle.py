@@ -250,7 +250,9 @@ def _alone() -> Iterator[None]:
 def _tell(sandbox: Sandbox, endpoint: str, changed: dict[str, int], took: float) -> None:
     print()
     for key, value in sandbox.engine.outputs().items():
-        print(f"  {key}: {value}")
+        print(f"  {key}:" if isinstance(value, dict) else f"  {key}: {value}")
+        for name, each in value.items() if isinstance(value, dict) else ():
+            print(f"    {name}: {each}")
     aws = sandbox.aws.python.with_name("aws")
     said = ", ".join(f"{count} {kind}d" for kind, count in changed.items()) or "nothing changed"
     print(
