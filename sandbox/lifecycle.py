@@ -161,7 +161,7 @@ def _start(sandbox: Sandbox) -> str:
         aws = aws or sandbox.aws.start()
     endpoint = f"http://127.0.0.1:{aws.port}"
     if why_simulated:
-        say(f"{why_simulated}: they are simulated, and nothing is really trained")
+        say(f"{why_simulated}: they are simulated")
     else:
         with step("workers"):
             sandbox.workers.start(sandbox.kubernetes.kubeconfig, endpoint)
@@ -255,9 +255,10 @@ def _tell(sandbox: Sandbox, endpoint: str, changed: dict[str, int], took: float)
             print(f"    {name}: {each}")
     aws = sandbox.aws.python.with_name("aws")
     said = ", ".join(f"{count} {kind}d" for kind, count in changed.items()) or "nothing changed"
+    trained = "" if sandbox.workers.run() else " Pods were simulated: nothing was trained, and there is no model."
     print(
         f"""
-{said}, in {progress.elapsed(took)}.
+{said}, in {progress.elapsed(took)}.{trained}
 
   look around   kubectl --kubeconfig {sandbox.kubernetes.kubeconfig} get all --all-namespaces
                 AWS_ACCESS_KEY_ID=sandbox AWS_SECRET_ACCESS_KEY=sandbox \\
