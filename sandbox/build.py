@@ -115,10 +115,10 @@ def _go_tools(name: str, module: Path, linked: str, renamed: Mapping[str, str]) 
         environment = os.environ | {
             "CGO_ENABLED": "0", "GOBIN": str(folder), "GOFLAGS": "", "GOTOOLCHAIN": "local", "GOWORK": "off"
         }  # fmt: skip
-        go = str(_go(module))
+        command = str(go(module))
 
         def run(arguments: list[str], shown: Step, counted: re.Pattern[str] | None = None) -> str:
-            return _run([go, *arguments], shown, cwd=module, env=environment, counted=counted)
+            return _run([command, *arguments], shown, cwd=module, env=environment, counted=counted)
 
         with step(f"fetching the sources of the {name}") as shown:
             stale = run(
@@ -133,7 +133,7 @@ def _go_tools(name: str, module: Path, linked: str, renamed: Mapping[str, str]) 
     return published(f"{name}-{key}", build)
 
 
-def _go(module: Path) -> Path:
+def go(module: Path) -> Path:
     """Go from PATH if it is as new as the module asks, else from PyPI."""
     asked = re.search(r"^go (\d+)\.(\d+)", (module / "go.mod").read_text(), re.MULTILINE)
     found = shutil.which("go")
