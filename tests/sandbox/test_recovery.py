@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -36,12 +36,12 @@ def assert_made_once(checkout: Checkout) -> None:
     assert jobs == {"paddle-data": 1, "paddle-cluster-job": 3, "paddle-export": 1}
 
 
-def recorded(checkout: Checkout) -> int:
-    """How many resources of AWS the engine has recorded; none before there is a stack."""
+def filling_aws(checkout: Checkout) -> bool:
+    """Whether the engine has recorded some of AWS; it has not before there is a stack."""
     try:
-        return len(checkout.ids("aws:"))
+        return len(checkout.ids("aws:")) >= 12
     except (ValueError, FileNotFoundError):
-        return 0
+        return False
 
 
 def training(checkout: Checkout) -> bool:
@@ -65,46 +65,40 @@ def test_failed_data_keep_training_from_being_made(checkout: Checkout) -> None:
     assert_made_once(checkout)
 
 
+def kill(checkout: Checkout, victim: str, when: Callable[[Checkout], bool]) -> int:
+    """The exit code of an `up` in whose middle a process is killed."""
+    with checkout.running("up") as process:
+        eventually(lambda: when(checkout), 600, "it was not under way")
+        os.kill(checkout.pid(victim), signal.SIGKILL)
+        process.communicate(timeout=300)
+    return process.returncode
+
+
 def test_engine_killed_while_it_makes_aws(checkout: Checkout) -> None:
     checkout.run("pulumi", "destroy", "--yes", "--skip-preview")
-    with checkout.running("up") as process:
-        eventually(lambda: recorded(checkout) >= 12, 600, "AWS was not under way")
-        os.kill(checkout.pid("engine"), signal.SIGKILL)
-        process.communicate(timeout=120)
-    assert process.returncode == 1
+    assert kill(checkout, "engine", filling_aws) == 1
     checkout.up()
     assert_made_once(checkout)
 
 
 def test_engine_killed_while_it_waits_for_training(checkout: Checkout) -> None:
     checkout.set(job={"passes": 3})
-    with checkout.running("up") as process:
-        eventually(lambda: training(checkout), 600, "training was not under way")
-        os.kill(checkout.pid("engine"), signal.SIGKILL)
-        process.communicate(timeout=120)
+    assert kill(checkout, "engine", training) == 1
     checkout.up()
     assert_made_once(checkout)
 
 
-@pytest.mark.parametrize("component", ["kube-apiserver", "etcd"])
-def test_control_plane_killed_while_training(checkout: Checkout, component: str) -> None:
-    passes = {"kube-apiserver": 4, "etcd": 5}[component]
+@pytest.mark.parametrize(("component", "passes"), [("kube-apiserver", 4), ("etcd", 5)])
+def test_control_plane_killed_while_training(checkout: Checkout, component: str, passes: int) -> None:
     checkout.set(job={"passes": passes})
-    with checkout.running("up") as process:
-        eventually(lambda: training(checkout), 600, "training was not under way")
-        os.kill(checkout.pid(component), signal.SIGKILL)
-        process.communicate(timeout=300)
+    kill(checkout, component, training)
     checkout.up()
     assert_made_once(checkout)
 
 
 def test_aws_killed_while_it_is_filled(checkout: Checkout) -> None:
     checkout.run("pulumi", "destroy", "--yes", "--skip-preview")
-    with checkout.running("up") as process:
-        eventually(lambda: recorded(checkout) >= 12, 600, "AWS was not under way")
-        os.kill(checkout.pid("aws"), signal.SIGKILL)
-        process.communicate(timeout=300)
-    assert process.returncode == 1
+    assert kill(checkout, "aws", filling_aws) == 1
     assert "beginning anew" in checkout.up()
     assert_made_once(checkout)
 
