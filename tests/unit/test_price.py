@@ -107,6 +107,8 @@ def test_a_difference_says_from_what_to_what() -> None:
     assert difference(before, before) == "unchanged: $307.69 a month ($0.421 an hour)"
     spot = estimate(dev(workers={"capacity": "spot"}), TABLE)
     assert "without workers, m6i.large spot" in difference(before, spot)
+    huge, huger = (estimate(dev(workers={"instance_type": name}), TABLE) for name in ("x9.huge", "x9.huger"))
+    assert difference(huge, huger).endswith("without workers, x9.huger, +$0.00 a month"), "as little known is no proof"
 
 
 def test_the_table_a_person_reads() -> None:
