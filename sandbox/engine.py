@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from sandbox.services import CHECKOUT, clean
 
 # The engine's commands that take a stack file.
 CONFIGURED = ("up", "preview", "refresh", "destroy", "config", "import")
+SECONDS_BETWEEN_LOOKS = 2.0
 
 
 @dataclass(frozen=True)
@@ -75,17 +77,24 @@ class Engine:
             raise SandboxError(f"`pulumi {' '.join(arguments)}` failed: {done.stderr.strip() or done.stdout.strip()}")
         return done.stdout
 
-    def show(self, *arguments: str) -> int:
-        """Run a command of the engine before the person's eyes; Ctrl-C lets it finish what it does."""
+    def show(self, *arguments: str, meanwhile: Callable[[], None]) -> int:
+        """Run a command of the engine before the person's eyes; Ctrl-C lets it finish what it does, then counts."""
         started = processes.start_attached(
             self.folder / "run", "engine", self._command(*arguments), CHECKOUT, self.environment
         )
-        while True:
+        interrupted = False
+        while started.returncode is None:
             try:
-                return started.wait()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    started.wait(timeout=SECONDS_BETWEEN_LOOKS)
+                meanwhile()
             except KeyboardInterrupt:
+                interrupted = True
                 print("        stopping when what is under way is done; Ctrl-C again ends it at once", file=sys.stderr)
                 started.send_signal(signal.SIGINT)
+        if interrupted and started.returncode:
+            raise KeyboardInterrupt
+        return started.returncode
 
     def heal(self) -> None:
         """End an engine that an earlier, killed command left behind, and remove the lock it held."""

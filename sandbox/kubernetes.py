@@ -97,7 +97,7 @@ class ControlPlane:
         if self.kubeconfig.exists():
             if self.answers() and not self.dead():
                 return "runs already"
-            self._kwokctl(binaries, "start")
+            self.restart(binaries)
             self._await("its API server does not answer", self.answers)
             return "was partly dead, is restarted"
         for _ in range(TRIES):
@@ -118,6 +118,13 @@ class ControlPlane:
         )
         self._write_kubeconfig()
         return "started"
+
+    def restart(self, binaries: Path) -> None:
+        """Start the components that run no more."""
+        for component in self.dead():
+            # kwokctl takes a zombie, or whoever has the pid now, for the component.
+            (self._cluster / "pids" / f"{component}.pid").unlink()
+        self._kwokctl(binaries, "start")
 
     def down(self) -> None:
         """End every component and remove what they wrote."""

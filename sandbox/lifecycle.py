@@ -40,6 +40,16 @@ class Sandbox:
         """There as long as the recorded state is known to be what AWS and Kubernetes hold."""
         return FOLDER / "stacks" / self.stack.name / "settled"
 
+    def pulumi(self, *arguments: str) -> int:
+        """Run the engine before the person's eyes, and keep alive what it talks to."""
+        return self.engine.show(*arguments, meanwhile=self._heal)
+
+    def _heal(self) -> None:
+        # A killed AWS has lost all it held: the engine fails of it, and the next `up` begins anew.
+        if self.kubernetes.kubeconfig.exists() and (dead := self.kubernetes.dead()):
+            self.kubernetes.restart(self.binaries)
+            say(f"{', '.join(dead)} of Kubernetes ended, and was restarted")
+
 
 def up(name: str) -> int:
     """Start what does not run, then have the engine make the stack."""
@@ -47,7 +57,7 @@ def up(name: str) -> int:
     with _alone():
         sandbox = _assemble(stack.load(name))
         endpoint = _start(sandbox)
-        code = sandbox.engine.show("up", "--yes", "--skip-preview", "--suppress-outputs")
+        code = sandbox.pulumi("up", "--yes", "--skip-preview", "--suppress-outputs")
         if code:
             raise SandboxError(
                 f"`pulumi up` failed; the reason is above, logs of the pods are in {sandbox.workers.root}"
@@ -68,7 +78,8 @@ def down() -> int:
             sandbox = _assemble(stack.load(made))
             if sandbox.engine.resources():
                 _start(sandbox)
-                if sandbox.engine.show("destroy", "--yes", "--skip-preview", "--suppress-outputs"):
+                # The preview refuses protected data before anything is gone.
+                if sandbox.pulumi("destroy", "--yes", "--suppress-outputs"):
                     raise SandboxError(
                         f"`pulumi destroy` of {made} failed; the reason is above, and nothing was stopped"
                     )
@@ -86,7 +97,7 @@ def pulumi(name: str, arguments: Sequence[str]) -> int:
     if not sandbox.engine.config.exists():
         raise SandboxError(f"{name} was not started here: run `make sandbox` first")
     with _alone():
-        return sandbox.engine.show(*arguments)
+        return sandbox.pulumi(*arguments)
 
 
 def status() -> int:
@@ -150,7 +161,7 @@ def _start(sandbox: Sandbox) -> str:
         aws = aws or sandbox.aws.start()
     endpoint = f"http://127.0.0.1:{aws.port}"
     if why_simulated:
-        say(f"{why_simulated}: they are simulated, and nothing is really trained")
+        say(f"{why_simulated}: they are simulated")
     else:
         with step("workers"):
             sandbox.workers.start(sandbox.kubernetes.kubeconfig, endpoint)
@@ -204,7 +215,7 @@ def _refresh(sandbox: Sandbox) -> None:
     # The engine can forget what it was making, not adopt it; left there, it would be in its own way.
     for made in sandbox.engine.unfinished():
         sandbox.kubernetes.remove(made["inputs"])
-    if sandbox.engine.show("refresh", "--yes", "--skip-preview", "--clear-pending-creates", "--suppress-outputs"):
+    if sandbox.pulumi("refresh", "--yes", "--skip-preview", "--clear-pending-creates", "--suppress-outputs"):
         raise SandboxError("`pulumi refresh` failed; the reason is above")
 
 
@@ -239,12 +250,15 @@ def _alone() -> Iterator[None]:
 def _tell(sandbox: Sandbox, endpoint: str, changed: dict[str, int], took: float) -> None:
     print()
     for key, value in sandbox.engine.outputs().items():
-        print(f"  {key}: {value}")
+        print(f"  {key}:" if isinstance(value, dict) else f"  {key}: {value}")
+        for name, each in value.items() if isinstance(value, dict) else ():
+            print(f"    {name}: {each}")
     aws = sandbox.aws.python.with_name("aws")
     said = ", ".join(f"{count} {kind}d" for kind, count in changed.items()) or "nothing changed"
+    trained = "" if sandbox.workers.run() else " Pods were simulated: nothing was trained, and there is no model."
     print(
         f"""
-{said}, in {progress.elapsed(took)}.
+{said}, in {progress.elapsed(took)}.{trained}
 
   look around   kubectl --kubeconfig {sandbox.kubernetes.kubeconfig} get all --all-namespaces
                 AWS_ACCESS_KEY_ID=sandbox AWS_SECRET_ACCESS_KEY=sandbox \\

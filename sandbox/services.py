@@ -66,8 +66,11 @@ class Workers:
         tried = subprocess.run(command, env=_environment({}), capture_output=True, text=True, check=False)
         return tried.stderr.strip() if tried.returncode else ""
 
+    def run(self) -> bool:
+        return processes.find(self.folder / "run", self.name) is not None
+
     def start(self, kubeconfig: Path, endpoint: str) -> None:
-        if processes.find(self.folder / "run", self.name):
+        if self.run():
             return
         command = [str(self.python), "-m", "sandbox.node", "--kubeconfig", str(kubeconfig), "--root", str(self.root)]
         environment = _environment({"AWS_ENDPOINT_URL": endpoint})

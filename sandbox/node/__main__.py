@@ -41,7 +41,7 @@ def main() -> int:
     given = parser.parse_args()
     if given.check or not given.clean:
         if why := check():
-            print(f"{why}; kwok can simulate them", file=sys.stderr)
+            print(why, file=sys.stderr)
             return 1
         if given.check:
             return 0

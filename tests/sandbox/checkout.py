@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,17 +75,17 @@ class Checkout:
             "KUBECONFIG": str(self.folder / "home/.kube/config"),
         }
 
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """`python -m sandbox ARGUMENTS` to its end."""
-        with self.running(*arguments) as process:
+    def run(self, *arguments: str, under: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
+        """`python -m sandbox ARGUMENTS` to its end, if need be under another command."""
+        with self.running(*arguments, under=under) as process:
             output, _ = process.communicate(timeout=60 * MINUTES_FOR_ALL)
         return subprocess.CompletedProcess(arguments, process.returncode, output)
 
     @contextmanager
-    def running(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    def running(self, *arguments: str, under: Sequence[str] = ()) -> Iterator[subprocess.Popen[str]]:
         """`python -m sandbox ARGUMENTS`, under way."""
         process = subprocess.Popen(
-            [sys.executable, "-m", "sandbox", *arguments],
+            [*under, sys.executable, "-m", "sandbox", *arguments],
             cwd=self.project,
             env=self.environment,
             stdin=subprocess.DEVNULL,

@@ -115,7 +115,8 @@ def test_interrupted_up_goes_on(checkout: Checkout) -> None:
         eventually(lambda: training(checkout), 600, "training was not under way")
         process.send_signal(signal.SIGINT)
         output, _ = process.communicate(timeout=180)
-    assert process.returncode == 1, output
+    assert process.returncode == 130, output
+    assert "-m sandbox up` goes on" in output
     assert "Traceback" not in output
     checkout.up()
     assert_made_once(checkout)

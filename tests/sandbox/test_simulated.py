@@ -1,0 +1,27 @@
+"""Where processes cannot be pods, kwok simulates these, and nobody is led to believe that something was trained."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.sandbox.checkout import Checkout
+
+WITHOUT_MOUNT_NAMESPACES = (
+    *("unshare", "--user", "--map-root-user"),
+    *("sh", "-c", 'echo 0 > /proc/sys/user/max_mnt_namespaces && exec "$@"', "sh"),
+)
+
+
+def test_without_mount_namespaces_pods_are_simulated_and_it_says_so(cached: None, tmp_path: Path) -> None:
+    checkout = Checkout.make(tmp_path)
+    try:
+        done = checkout.run("up", under=WITHOUT_MOUNT_NAMESPACES)
+        assert done.returncode == 0, done.stdout
+        assert "this machine gives no mount namespace" in done.stdout
+        assert "Pods were simulated: nothing was trained" in done.stdout
+        assert checkout.job("paddle-cluster-job")["status"]["succeeded"] == 3
+        bucket = checkout.client("s3").list_objects_v2(Bucket=checkout.output("bucket"))
+        assert bucket["KeyCount"] == 0
+    finally:
+        down = checkout.run("down", under=WITHOUT_MOUNT_NAMESPACES)
+        assert down.returncode == 0, down.stdout
