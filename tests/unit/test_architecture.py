@@ -81,3 +81,11 @@ def test_every_file_that_the_pages_name_is_there(page: str) -> None:
     named = [PROJECT / name for name in re.findall(r"`([\w.-]*/[\w./-]+|[\w-]+\.(?:py|md|yaml))`", text)]
     assert linked
     assert [str(path) for path in [*linked, *named] if not Path(path).exists()] == []
+
+
+def test_every_make_target_that_the_pages_name_is_there() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (PROJECT / "Makefile").read_text(), re.MULTILINE))
+    pages = [*PROJECT.glob("*.md"), *PROJECT.glob("*/*.md")]
+    said = [re.findall(r"(?:`|^ {4})make ((?:[a-z-]+ ?)+)", page.read_text(), re.MULTILINE) for page in pages]
+    named = {target for commands in said for command in commands for target in command.split()}
+    assert {"test", "sandbox", "price", "policy"} <= named <= targets
