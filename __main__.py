@@ -15,6 +15,7 @@ from workloads.access import Namespace
 from workloads.data_job import DataJob
 from workloads.export_job import ExportJob
 from workloads.gpu_plugin import GpuPlugin
+from workloads.in_cluster import in_cluster
 from workloads.next_steps import next_steps
 from workloads.training_job import TrainingJob
 from workloads.volume import Volume
@@ -30,19 +31,19 @@ storage = Storage(settings, offer, network, encryption, cluster, on_aws)
 dns = Dns(settings, network, cluster, storage, on_aws)
 roles = JobRoles(settings, offer, cluster, encryption, bucket, on_aws)
 
-in_cluster = pulumi.ResourceOptions(providers=[cluster.kubernetes])
-namespace = Namespace(settings, in_cluster)
+inside = in_cluster(cluster.kubernetes)
+namespace = Namespace(settings, inside)
 if settings.job.gpus_per_trainer:
-    GpuPlugin(in_cluster)
-volume = Volume(settings, storage, namespace.name, in_cluster)
-data = DataJob(settings, namespace.name, volume, roles.data, in_cluster)
-training = TrainingJob(settings, namespace.name, volume, data, in_cluster)
+    GpuPlugin(inside)
+volume = Volume(settings, storage, namespace.name, inside)
+data = DataJob(settings, namespace.name, volume, roles.data, inside)
+training = TrainingJob(settings, namespace.name, volume, data, inside)
 model: pulumi.Output[str] = pulumi.Output.concat(storage.file_system.id, ":/", settings.job.newest_pass)
 if roles.export:
     results = pulumi.Output.concat("s3://", bucket.bucket.bucket, "/")
     model = pulumi.Output.concat(results, settings.job.newest_pass)
     destination = pulumi.Output.concat(results, settings.job.output_prefix)
-    ExportJob(settings, namespace.name, volume, roles.export, training, destination, in_cluster)
+    ExportJob(settings, namespace.name, volume, roles.export, training, destination, inside)
 
 pulumi.export("region", settings.region)
 pulumi.export("clusterName", cluster.cluster.name)

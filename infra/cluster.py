@@ -270,18 +270,15 @@ class Cluster(pulumi.ComponentResource):
         )
 
     def _admin(self, i: int, arn: str) -> Sequence[pulumi.Resource]:
-        entry = aws.eks.AccessEntry(
-            f"admin-{i}",
-            cluster_name=self.cluster.name,
-            principal_arn=arn,
-            opts=pulumi.ResourceOptions(parent=self),
-        )
+        # Its id is its name, so a new one made beside the old would be deleted as the old.
+        named = pulumi.ResourceOptions(parent=self, delete_before_replace=True)
+        entry = aws.eks.AccessEntry(f"admin-{i}", cluster_name=self.cluster.name, principal_arn=arn, opts=named)
         association = aws.eks.AccessPolicyAssociation(
             f"admin-{i}-policy",
             cluster_name=self.cluster.name,
             principal_arn=entry.principal_arn,
             policy_arn=f"arn:{self._offer.partition}:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy",
             access_scope={"type": "cluster"},
-            opts=pulumi.ResourceOptions(parent=self),
+            opts=named,
         )
         return entry, association

@@ -127,6 +127,11 @@ class Storage(pulumi.ComponentResource):
             service_account_role_arn=role.arn,
             resolve_conflicts_on_create="OVERWRITE",
             resolve_conflicts_on_update="OVERWRITE",
-            # The add-on is healthy once its pods run, and they run on nodes.
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[cluster.nodes, *role.ready]),
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                # The add-on is healthy once its pods run, and they run on nodes.
+                depends_on=[cluster.nodes, *role.ready],
+                # Its id is its name, so a new one made beside the old would be deleted as the old.
+                delete_before_replace=True,
+            ),
         )

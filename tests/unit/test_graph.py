@@ -115,3 +115,12 @@ def test_everything_is_tagged_once_at_the_provider(program: RunStack) -> None:
     by_ec2 = graph.named("worker-template").inputs["tagSpecifications"]
     worker = {**tags, "Name": "paddle-cluster-worker"}
     assert by_ec2 == [{"resourceType": kind, "tags": worker} for kind in ("instance", "volume")]
+
+
+def test_what_is_known_by_its_name_is_deleted_before_it_is_replaced(program: RunStack) -> None:
+    """The engine tells old from new by id, and after an interrupted replacement deletes by that."""
+    graph = program({"admins": ["arn:aws:iam::123456789012:role/admin"], "storage": {"driver": "efsCsi"}})
+    by_name = ("kubernetes:", "aws:eks/addon", "aws:eks/accessEntry", "aws:eks/accessPolicyAssociation")
+    found = [r for r in graph.resources.values() if r.custom and r.type.startswith(by_name)]
+    assert {r.type.partition(":")[0] for r in found} == {"kubernetes", "aws"}
+    assert [r.urn for r in found if not r.options.deleteBeforeReplace] == []

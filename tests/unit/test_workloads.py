@@ -53,6 +53,30 @@ def test_the_launcher_knows_its_own_pod_and_limits(program: RunStack) -> None:
     assert (env["PASSES"], env["MAX_ATTEMPTS"], env["PEER_TIMEOUT_SECONDS"]) == ("7", "2", "180")
 
 
+def test_settings_reach_the_containers_that_heed_them(program: RunStack) -> None:
+    job = {"name": "reviews", "namespace": "training", "configDir": "sentiment"}
+    data = {"source": "https://example.com/reviews.tar", "sha256": "0" * 64, "records": 77}
+    graph = program({"job": job, "data": data, "pserver": {"port": 9000, "ports": 1, "sparsePorts": 2}}, stack="prod")
+    env = env_of(container_of(graph, "paddle-data"))
+    assert {key: env[key] for key in ("OUT_DIR", "TRAIN_CONFIG_DIR")} == {
+        "OUT_DIR": "/efs/reviews",
+        "TRAIN_CONFIG_DIR": "sentiment",
+    }
+    assert {key: value for key, value in env.items() if key.startswith("DATA_")} == {
+        "DATA_SOURCE": "https://example.com/reviews.tar",
+        "DATA_FILE": "",
+        "DATA_SHA256": "0" * 64,
+        "DATA_RECORDS": "77",
+    }
+    env = env_of(container_of(graph, "reviews"))
+    assert (env["JOB_NAME"], env["JOB_NAMESPACE"], env["TRAIN_CONFIG_DIR"]) == ("reviews", "training", "sentiment")
+    ports = ("CONF_PADDLE_PORT", "CONF_PADDLE_PORTS_NUM", "CONF_PADDLE_PORTS_NUM_SPARSE")
+    assert [env[key] for key in ports] == ["9000", "1", "2"]
+    assert env_of(container_of(graph, "paddle-export"))["AWS_REGION"] == "eu-west-1"
+    (wait,) = spec_of(graph, "paddle-export")["template"]["spec"]["initContainers"]
+    assert env_of(wait) == {"JOB_NAME": "reviews", "JOB_NAMESPACE": "training"}
+
+
 @pytest.mark.parametrize("stack", ["dev", "prod"])
 def test_every_container_is_held_tight(program: RunStack, stack: str) -> None:
     graph = program({"data": {"source": "s3://bucket/key"}}, stack=stack)
@@ -70,8 +94,8 @@ def test_every_container_is_held_tight(program: RunStack, stack: str) -> None:
 
 
 def test_gpus_bring_their_image_limits_and_plugin(program: RunStack) -> None:
-    graph = program({"job": {"gpusPerTrainer": 1}, "workers": {"instanceType": "g5.xlarge"}})
-    assert container_of(graph, "paddle-cluster-job")["resources"]["limits"] == {"nvidia.com/gpu": "1"}
+    graph = program({"job": {"gpusPerTrainer": 2}, "workers": {"instanceType": "g5.12xlarge"}})
+    assert container_of(graph, "paddle-cluster-job")["resources"]["limits"] == {"nvidia.com/gpu": "2"}
     assert graph.named("workers").inputs["amiType"] == "AL2023_x86_64_NVIDIA"
     assert graph.one("kubernetes:apps/v1:DaemonSet").inputs["metadata"]["namespace"] == "kube-system"
     assert not program().all("kubernetes:apps/v1:DaemonSet")
@@ -123,12 +147,13 @@ def test_without_export_the_model_stays_on_the_volume(program: RunStack) -> None
 
 
 def test_data_from_s3_is_fetched_under_a_role_of_its_own(program: RunStack) -> None:
-    graph = program({"data": {"source": "s3://bucket/reviews.tar"}})
+    graph = program({"data": {"source": "s3://bucket/reviews.tar"}}, stack="prod")
     (fetch,) = spec_of(graph, "paddle-data")["template"]["spec"]["initContainers"]
+    assert env_of(fetch) == {"AWS_REGION": "eu-west-1"}
     assert fetch["command"][-2:] == ["s3://bucket/reviews.tar", "/efs/paddle-cluster-job/fetched"]
     assert env_of(container_of(graph, "paddle-data"))["DATA_FILE"] == "/efs/paddle-cluster-job/fetched"
     account = graph.one("kubernetes:core/v1:ServiceAccount", "paddle-data").inputs["metadata"]
-    assert account["annotations"] == {"eks.amazonaws.com/role-arn": "arn:aws:mock:us-west-2:123456789012:data-role"}
+    assert account["annotations"] == {"eks.amazonaws.com/role-arn": "arn:aws:mock:eu-west-1:123456789012:data-role"}
     assert "initContainers" not in spec_of(program(), "paddle-data")["template"]["spec"]
 
 
