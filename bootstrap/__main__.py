@@ -72,7 +72,7 @@ def deploy_statements(stack: str, bucket: pulumi.Input[str], key: pulumi.Input[s
         allow("ListState", ("s3:ListBucket",), bucket),
         allow("ReadState", ("s3:GetObject",), pulumi.Output.concat(bucket, "/", STATE)),
         allow("WriteState", ("s3:DeleteObject", "s3:PutObject"), own),
-        allow("UseSecrets", ("kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey"), key),
+        allow("UseSecrets", ("kms:Decrypt", "kms:GenerateDataKey"), key),
     ]
 
 

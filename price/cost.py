@@ -74,8 +74,9 @@ class Estimate:
         notes = [f"{line.item}: {line.note}." for line in self.lines if line.note]
         left_out = [f"Without {', '.join(self.unknown)}: no price is known here."] if self.unknown else []
         by_use = [f"Without what is paid by use: {', '.join(self.by_use)}."] if self.by_use else []
+        uncounted = "Not counted: requests to S3 and KMS, traffic between zones and out of AWS, tax."
         dated = f"List prices of {self.region}, written down {self.date} in price/prices.yaml, a month of 730 hours."
-        return "\n".join([*table[:-1], "", table[-1], "", *left_out, *by_use, *notes, dated])
+        return "\n".join([*table[:-1], "", table[-1], "", *left_out, *by_use, uncounted, *notes, dated])
 
 
 def stack_settings(stack: str, folder: Path = PROJECT) -> Settings:
@@ -131,8 +132,16 @@ def _lines(settings: Settings, prices: Mapping[str, Any]) -> list[Line]:
     zones = len(settings.availability_zones) or ZONES
     gateways = {"none": 0, "single": 1, "perZone": zones}[settings.nat_gateways]
     addresses = gateways or workers.count
+    # From 14 months after a version's release, and unasked.
+    later = price("clusterExtendedHour")
     lines = [
-        Line("EKS control plane", 1, "hour", price("clusterHour")),
+        Line(
+            "EKS control plane",
+            1,
+            "hour",
+            price("clusterHour"),
+            f"{_exact(later)} an hour in extended support" if later else "",
+        ),
         _workers(settings, prices.get("instanceHour", {})),
         Line("workers' disks, gp3", workers.count * workers.disk_gib, "GiB-month", price("diskGiBMonth")),
         Line("public IPv4 addresses", addresses, "hour", price("addressHour")),

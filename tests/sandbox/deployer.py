@@ -29,7 +29,6 @@ ACTIONS: Mapping[str, Sequence[str]] = {
     "s3:GetObjectLockConfiguration": ("s3:GetBucketObjectLockConfiguration",),
     "s3:GetPublicAccessBlock": ("s3:GetBucketPublicAccessBlock",),
     "s3:HeadBucket": ("s3:ListBucket",),
-    "s3:ListMultipartUploads": ("s3:ListBucketMultipartUploads",),
     "s3:ListObjectVersions": ("s3:ListBucketVersions",),
     "s3:ListObjectsV2": ("s3:ListBucket",),
     "s3:PutBucketEncryption": ("s3:PutEncryptionConfiguration",),

@@ -147,7 +147,7 @@ def test_a_program_that_fails_is_told_as_such(project: Project) -> None:
 
 
 def test_the_preview_role_may_ask_what_a_preview_asks_and_no_more(project: Project) -> None:
-    """The bootstrap made by the real engine, and its role held against the calls of a real preview."""
+    """What it asks of AWS; test_bootstrap.py holds the role to what it asks of the state."""
     aws = {"endpoint_url": project.part.endpoint, "aws_access_key_id": "bootstrap", "aws_secret_access_key": "x"}
     iam = boto3.client("iam", region_name="us-west-2", **aws)
     for file in sorted((project.folder / "docs/deployer").glob("*.json")):
@@ -160,15 +160,10 @@ def test_the_preview_role_may_ask_what_a_preview_asks_and_no_more(project: Proje
     file = project.folder / "bootstrap/Pulumi.account.yaml"
     file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), "config": settings}))
     project.succeed("pulumi", "up", *stack, "--yes", "--skip-preview", folder="bootstrap")
-    again = json.loads(project.succeed("pulumi", "preview", *stack, "--json", folder="bootstrap"))
-    assert set(again["changeSummary"]) == {"same"}
-
     outputs = json.loads(project.succeed("pulumi", "stack", "output", *stack, "--json", folder="bootstrap"))
     role = outputs["PREVIEW_ROLE"].rpartition("/")[2]
     (name,) = iam.list_role_policies(RoleName=role)["PolicyNames"]
     statements = iam.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"]["Statement"]
-    attached = iam.list_attached_role_policies(RoleName="paddle-deploy-dev")["AttachedPolicies"]
-    assert len(attached) == 3
 
     before = len(project.part.calls())
     project.preview("Pulumi.dev.yaml")
@@ -176,14 +171,6 @@ def test_the_preview_role_may_ask_what_a_preview_asks_and_no_more(project: Proje
     assert [need for need in wanted if not allowed(statements, need)] == []
     given = {action for statement in statements for action in statement["Action"] if action[:3] not in ("s3:", "kms")}
     assert given == {need.action for need in wanted}, "allowed, and no preview asks it"
-
-    project.succeed("pulumi", "state", "unprotect", "--all", "--yes", *stack, folder="bootstrap")
-    project.succeed("pulumi", "destroy", *stack, "--yes", "--skip-preview", folder="bootstrap")
-    assert not [
-        bucket
-        for bucket in boto3.client("s3", region_name="us-west-2", **aws).list_buckets()["Buckets"]
-        if bucket["Name"].startswith("pulumi-state")
-    ]
 
 
 def test_the_settings_secrets_appear_in_no_comment(project: Project) -> None:

@@ -39,6 +39,9 @@ def test_the_state_is_kept_encrypted_and_private(graph: Graph) -> None:
     assert key.protect
     assert bucket.protect
     assert key.inputs["enableKeyRotation"] is True
+    assert key.inputs["deletionWindowInDays"] == 30
+    root = {"AWS": f"arn:aws:iam::{ACCOUNT}:root"}
+    assert [each["Principal"] for each in statements(graph, "key")] == [root, root]
     assert graph.named("state-versioning").inputs["versioningConfiguration"] == {"status": "Enabled"}
     (rule,) = graph.named("state-encryption").inputs["rules"]
     by_key = {"sseAlgorithm": "aws:kms", "kmsMasterKeyId": f"arn:aws:mock:us-west-2:{ACCOUNT}:key"}
@@ -46,6 +49,8 @@ def test_the_state_is_kept_encrypted_and_private(graph: Graph) -> None:
     block = graph.named("state-public-access").inputs
     closed = ("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictPublicBuckets")
     assert [block[key] for key in closed] == [True] * 4
+    (rule,) = graph.named("state-lifecycle").inputs["rules"]
+    assert rule["noncurrentVersionExpiration"] == {"noncurrentDays": 90}
     (deny,) = statements(graph, "state-policy")
     assert (deny["Effect"], deny["Principal"], deny["Action"]) == ("Deny", "*", "s3:*")
     assert deny["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
@@ -116,7 +121,6 @@ def test_a_deployment_writes_its_own_state_alone(graph: Graph) -> None:
     assert not any(written("prod") + written("dev2") + written("my-dev"))
     assert actions(graph, "deploy-dev-state") == {
         "kms:Decrypt",
-        "kms:Encrypt",
         "kms:GenerateDataKey",
         "s3:DeleteObject",
         "s3:GetObject",

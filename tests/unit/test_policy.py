@@ -44,6 +44,7 @@ def block(**less: bool) -> Resource:
 HOLDING: list[tuple[Callable[[Resource], Iterator[str]], Resource]] = [
     (rules.no_open_ingress, made(rules.INGRESS, cidrIpv4="203.0.113.0/24")),
     (rules.no_open_ingress, made(rules.INGRESS, cidrIpv4="10.0.0.0/8")),
+    (rules.no_open_ingress, made(rules.INGRESS, cidrIpv6="fc00::/7")),
     (rules.no_open_ingress, made(rules.INGRESS, referencedSecurityGroupId=Unknown())),
     (rules.no_open_ingress, made(rules.CLUSTER, vpcConfig={"publicAccessCidrs": ["0.0.0.0/0"]})),
     (rules.no_open_ingress, made(rules.CLUSTER, vpcConfig={"endpointPublicAccess": False})),
@@ -93,6 +94,28 @@ BROKEN: list[tuple[Callable[[Resource], Iterator[str]], Resource, str]] = [
         made(ROLE_POLICY, policy=policy({"Effect": "Allow", "NotAction": "iam:*", "Resource": "arn:aws:s3:::b"})),
         "allows all but a few",
     ),
+    (
+        rules.no_wildcard_iam,
+        made(
+            ROLE_POLICY, policy=policy({"Effect": "Allow", "Action": "s3:GetObject", "NotResource": "arn:aws:s3:::b"})
+        ),
+        "reaches every resource",
+    ),
+    (
+        rules.no_wildcard_iam,
+        made(rules.KEY, policy=policy({"Effect": "Allow", "Action": "kms:Decrypt", "NotPrincipal": {"AWS": "1"}})),
+        "trusts everybody",
+    ),
+    (
+        rules.no_wildcard_iam,
+        made("aws:iam/role:Role", managedPolicyArns=["arn:aws:iam::aws:policy/AdministratorAccess"]),
+        "policyArn is AdministratorAccess",
+    ),
+    (
+        rules.no_wildcard_iam,
+        made("aws:iam/userPolicyAttachment:UserPolicyAttachment", policyArn="arn:aws:iam::aws:policy/PowerUserAccess"),
+        "policyArn is PowerUserAccess",
+    ),
     (rules.no_wildcard_iam, made(rules.KEY, policy=policy(OPEN)), "trusts everybody"),
     (
         rules.no_wildcard_iam,
@@ -117,8 +140,22 @@ BROKEN: list[tuple[Callable[[Resource], Iterator[str]], Resource, str]] = [
         ),
         "lacks the tags project",
     ),
+    (
+        rules.tagged,
+        Resource(
+            "urn:pulumi:dev::p::x::y", rules.KEY, "thing", {}, provider={"defaultTags": {"tags": {"project": "p"}}}
+        ),
+        "lacks the tags stack",
+    ),
     (rules.tagged, made(rules.TEMPLATE), "leaves each instance without the tags"),
+    (
+        rules.tagged,
+        made(rules.TEMPLATE, tagSpecifications=[{"resourceType": "instance", "tags": {"project": "p", "stack": "s"}}]),
+        "leaves each volume without the tags",
+    ),
     (rules.production_data_kept, made(rules.FILE_SYSTEM, stack="prod-eu"), "protect is off on stack prod-eu"),
+    (rules.production_data_kept, made(rules.BUCKET, stack="prod"), "protect is off on stack prod"),
+    (rules.production_data_kept, made(rules.KEY, stack="prod"), "protect is off on stack prod"),
     (rules.production_data_kept, made(rules.BUCKET, stack="prod", forceDestroy=True), "forceDestroy is on"),
     (rules.no_privileged_pods, job(securityContext={}), "main.securityContext.allowPrivilegeEscalation is not off"),
     (
@@ -131,6 +168,8 @@ BROKEN: list[tuple[Callable[[Resource], Iterator[str]], Resource, str]] = [
         made("kubernetes:core/v1:Pod", spec={"hostNetwork": True, "initContainers": [CONTAINER]}),
         "hostNetwork shares the node's own",
     ),
+    (rules.no_privileged_pods, made("kubernetes:core/v1:Pod", spec={"hostPID": True}), "hostPID shares the node's own"),
+    (rules.no_privileged_pods, made("kubernetes:core/v1:Pod", spec={"hostIPC": True}), "hostIPC shares the node's own"),
     (
         rules.pods_request_resources,
         made(
@@ -214,6 +253,7 @@ GOOD = {
 
 BROKEN_STACKS: list[tuple[str, Resource, str]] = [
     ("efs", made(rules.FILE_SYSTEM, encrypted=True), "thing: kmsKeyId is not the stack's own key"),
+    ("efs", connected(made(rules.FILE_SYSTEM, encrypted=True), kmsKeyId=BUCKET), "thing: kmsKeyId is not"),
     ("efs", connected(made(rules.FILE_SYSTEM), kmsKeyId=KEY), "thing: encrypted is off"),
     ("logs", made(rules.LOG_GROUP, kmsKeyId="arn:aws:kms:us-west-2:1:key/other"), "thing: kmsKeyId is not"),
     ("eks", made(rules.CLUSTER), "thing: encryptionConfig.provider.keyArn is not"),
@@ -242,6 +282,11 @@ BROKEN_STACKS: list[tuple[str, Resource, str]] = [
         Resource(BUCKET.urn, BUCKET.type, "bucket", {"acl": "public-read"}),
         "bucket: acl opens the bucket to strangers",
     ),
+    (
+        "bucket",
+        Resource(BUCKET.urn, BUCKET.type, "bucket", {"acl": "authenticated-read"}),
+        "bucket: acl opens the bucket to strangers",
+    ),
     ("mount", made(rules.MOUNT_TARGET), "thing: securityGroups leaves it to the VPC's default group"),
     (
         "efs-group",
@@ -256,6 +301,17 @@ BROKEN_STACKS: list[tuple[str, Resource, str]] = [
             referencedSecurityGroupId=OTHERS,
         ),
         "thing: referencedSecurityGroupId lets others than the workers",
+    ),
+    (
+        "nfs",
+        Resource(
+            NFS.urn,
+            NFS.type,
+            "nfs",
+            NFS.inputs,
+            {**NFS.refs, "referencedSecurityGroupId": frozenset({WORKERS.urn, OTHERS.urn})},
+        ),
+        "nfs: referencedSecurityGroupId lets others than the workers",
     ),
     (
         "nfs",

@@ -17,7 +17,13 @@ from tests.unit.program import PROJECT, stack_files
 
 TABLE = {
     "date": "2026-01-02",
-    "everywhere": {"clusterHour": 0.1, "addressHour": 0.005, "keyMonth": 1, "zoneMonth": 0.5},
+    "everywhere": {
+        "clusterHour": 0.1,
+        "clusterExtendedHour": 0.6,
+        "addressHour": 0.005,
+        "keyMonth": 1,
+        "zoneMonth": 0.5,
+    },
     "regions": {
         "us-west-2": {
             "diskGiBMonth": 0.08,
@@ -107,6 +113,8 @@ def test_a_difference_says_from_what_to_what() -> None:
     assert difference(before, before) == "unchanged: $307.69 a month ($0.421 an hour)"
     spot = estimate(dev(workers={"capacity": "spot"}), TABLE)
     assert "without workers, m6i.large spot" in difference(before, spot)
+    huge, huger = (estimate(dev(workers={"instance_type": name}), TABLE) for name in ("x9.huge", "x9.huger"))
+    assert difference(huge, huger).endswith("without workers, x9.huger, +$0.00 a month"), "as little known is no proof"
 
 
 def test_the_table_a_person_reads() -> None:
@@ -116,6 +124,8 @@ def test_the_table_a_person_reads() -> None:
     assert rows[6].split() == ["NAT", "traffic", "by", "use", "0.045", "per", "GB", "by", "use", "by", "use"]
     assert rows[15].split() == ["together", "0.456", "333.24"]
     assert rows[-1].startswith("List prices of us-west-2, written down 2026-01-02")
+    assert "EKS control plane: 0.60 an hour in extended support." in rows, "old versions cost more, unasked"
+    assert any(row.startswith("Not counted: ") for row in rows)
 
 
 @pytest.mark.parametrize("stack", stack_files())

@@ -160,7 +160,9 @@ LONG = "x" * 5000
 
 
 @pytest.mark.parametrize(
-    "diff", ["y" * 100_000, "+ line\n" * 40_000, "```\n" * 30_000, "`" * 70_000, "short"], ids=range(5)
+    "diff",
+    ["y" * 100_000, "+ line\n" * 40_000, "```\n" * 30_000, "`" * 70_000, "`" * 5000 + "\nx" * 40_000, "short"],
+    ids=range(6),
 )
 def test_never_longer_than_github_takes(diff: str) -> None:
     many: list[dict[str, Any]] = [step("replace", LONG, f"{i}{LONG}", keys=[LONG] * 20) for i in range(500)]
@@ -205,6 +207,10 @@ def test_secrets_appear_nowhere() -> None:
     for part in ('pa"ss', 'pa\\"ss', "word-two"):
         assert part not in text
     assert text.count("[secret]") + text.count("\\[secret\\]") >= 6
+
+
+def test_a_secret_that_begins_another_leaves_nothing_of_it() -> None:
+    assert redact("hunter hunter22", ["hunter", "hunter22"]) == "[secret] [secret]"
 
 
 def test_an_address_is_hidden_in_its_arn_too() -> None:

@@ -1,6 +1,9 @@
 """What actionlint cannot know of the workflows: who may do what, and whose code runs where."""
 
+import os
 import re
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,14 +53,42 @@ def test_one_commit_for_one_action() -> None:
     assert {action: found for action, found in pins.items() if len(found) > 1} == {}
 
 
+def test_workflows_start_on_these_events_and_no_others() -> None:
+    main = {"branches": ["main"]}
+    assert {file: workflow(file)["on"] for file in FILES} == {
+        "deploy.yml": {"push": main, "workflow_dispatch": None},
+        "preview.yml": {"pull_request": None},
+        "test.yml": {"pull_request": None, "push": main, "workflow_dispatch": None},
+    }
+
+
 def test_permissions_are_these_and_no_others() -> None:
+    # A job that is added starts with none.
+    assert workflow("preview.yml")["permissions"] == workflow("deploy.yml")["permissions"] == {}
     assert {key: job.get("permissions", workflow(key[0])["permissions"]) for key, job in jobs().items()} == GRANTED
 
 
-@pytest.mark.parametrize("file", FILES)
-def test_there_are_no_keys(file: str) -> None:
-    assert "secrets." not in text(file)
-    assert "aws-access-key-id" not in text(file)
+def with_of(job: dict[str, Any], action: str) -> dict[str, Any]:
+    (step,) = (step for step in job["steps"] if step.get("uses", "").startswith(f"{action}@"))
+    found: dict[str, Any] = step["with"]
+    return found
+
+
+def test_there_are_no_keys_and_each_job_has_its_own_role() -> None:
+    assert not [file for file in FILES if "secrets." in text(file)]
+    login, region = "aws-actions/configure-aws-credentials", "${{ vars.AWS_REGION }}"
+    preview, deploy = jobs()["preview.yml", "preview"], jobs()["deploy.yml", "deploy"]
+    assert with_of(preview, login) == {"aws-region": region, "role-to-assume": "${{ vars.PREVIEW_ROLE }}"}
+    assert with_of(deploy, login) == {
+        "aws-region": region,
+        "role-to-assume": "${{ vars.DEPLOY_ROLE }}${{ matrix.stack }}",
+        "role-duration-seconds": deploy["timeout-minutes"] * 60,
+    }
+
+
+def test_no_checkout_leaves_its_token_behind() -> None:
+    for job in jobs().values():
+        assert with_of(job, "actions/checkout")["persist-credentials"] is False
 
 
 @pytest.mark.parametrize("file", FILES)
@@ -68,8 +99,6 @@ def test_nothing_that_a_stranger_writes_reaches_a_shell(file: str) -> None:
 
 
 def test_no_workflow_runs_a_forks_code_with_rights() -> None:
-    for file in FILES:
-        assert "pull_request_target" not in workflow(file)["on"]
     changed = workflow("preview.yml")["jobs"]["changed"]
     assert "github.event.pull_request.head.repo.full_name == github.repository" in changed["if"]
     assert workflow("preview.yml")["jobs"]["preview"]["needs"] == "changed"
@@ -85,12 +114,35 @@ def test_a_stack_is_worked_on_once_at_a_time_and_never_cut_off(file: str, name: 
 def test_a_deployment_waits_for_its_environment() -> None:
     deploy = jobs()["deploy.yml", "deploy"]
     assert deploy["environment"] == "${{ matrix.stack }}"
-    assert workflow("deploy.yml")["on"]["push"] == {"branches": ["main"]}
-    (login,) = (step for step in deploy["steps"] if "configure-aws-credentials" in step.get("uses", ""))
-    assert login["with"]["role-duration-seconds"] == deploy["timeout-minutes"] * 60
+    assert deploy["steps"][-1]["run"] == 'pulumi up --stack "$STACK" --policy-pack policy --yes --non-interactive'
 
 
 def test_pulumi_is_the_version_of_its_package() -> None:
     (pinned,) = re.findall(r"^pulumi==(.*)$", (PROJECT / "requirements.txt").read_text(), re.MULTILINE)
     for file in ("preview.yml", "deploy.yml"):
         assert re.findall(r"pulumi-version: (.*)", text(file)) == [pinned]
+
+
+def test_the_tests_are_all_of_them() -> None:
+    assert jobs()["test.yml", "test"]["steps"][-1] == {"run": "make test"}
+
+
+def test_a_preview_is_told_whether_it_succeeds_or_not() -> None:
+    preview, comment = jobs()["preview.yml", "preview"]["steps"][-2:]
+    assert '.venv/bin/python -m ci.preview "$STACK" ' in preview["run"]
+    assert 'python3 -m ci.comment "$NUMBER"' in comment["run"]
+    assert comment["if"] == f"always() && steps.{preview['id']}.outcome != 'skipped'"
+    written, read = (re.findall(r'[<>] ("\S+")', step["run"]) for step in (preview, comment))
+    assert written == read
+
+
+@pytest.mark.parametrize("file", ["preview.yml", "deploy.yml"])
+@pytest.mark.parametrize(("base", "told"), [("HEAD", "[]"), ("", '["dev", "prod"]')])
+def test_the_changed_stacks_reach_the_next_job(file: str, base: str, told: str, tmp_path: Path) -> None:
+    job = jobs()[file, "changed"]
+    (step,) = (step for step in job["steps"] if step.get("id") == "changed")
+    output = tmp_path / "output"
+    given = {"PATH": os.environ["PATH"], "BASE": base, "STACKS": "dev prod", "GITHUB_OUTPUT": str(output)}
+    subprocess.run(["bash", "-e", "-c", step["run"]], cwd=PROJECT, env=given, check=True)
+    assert output.read_text() == f"stacks={told}\n"
+    assert job["outputs"] == {"stacks": "${{ steps.changed.outputs.stacks }}"}

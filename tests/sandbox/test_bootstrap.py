@@ -1,0 +1,187 @@
+"""The bootstrap by the real engine: it comes up once, carries a stack's state and secrets, and goes as it came."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+from sandbox.services import CHECKOUT
+from tests.sandbox.aws_part import AwsPart, aws_part
+from tests.sandbox.deployer import ACCOUNT, Need, allowed
+from tests.sandbox.inventory import inventory
+
+REGION, ALIAS = "us-west-2", "alias/pulumi-state"
+OPERATIONS = ("CopyObject", "DeleteObject", "GetObject", "HeadObject", "ListObjectsV2", "PutObject")
+SETTINGS = {
+    "aws:region": REGION,
+    "paddle-on-aws-bootstrap:repository": "octo/paddle",
+    "paddle-on-aws-bootstrap:environments": ["dev"],
+}
+
+
+@dataclass(frozen=True)
+class Account:
+    """An account with nothing in it but the deployer's policies, and the checkout of who bootstraps it."""
+
+    folder: Path
+    part: AwsPart
+    before: dict[str, list[str]]
+
+    def client(self, service: str) -> Any:
+        given = {"aws_access_key_id": "administrator", "aws_secret_access_key": "x"}
+        return boto3.client(service, region_name=REGION, endpoint_url=self.part.endpoint, **given)
+
+    def pulumi(
+        self, *arguments: str, folder: str = "bootstrap", **environment: str
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["pulumi", *arguments],
+            cwd=self.folder / folder,
+            env={**self.part.engine.environment, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+
+    def succeed(self, *arguments: str, folder: str = "bootstrap", **environment: str) -> str:
+        done = self.pulumi(*arguments, folder=folder, **environment)
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+    def outputs(self) -> Mapping[str, str]:
+        told: dict[str, str] = json.loads(self.succeed("stack", "output", "--json"))
+        return told
+
+    def policy(self, role: str) -> list[Mapping[str, Any]]:
+        """The statements of a role's own policy, as AWS has them."""
+        iam = self.client("iam")
+        (name,) = iam.list_role_policies(RoleName=role)["PolicyNames"]
+        statements: list[Mapping[str, Any]] = iam.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"][
+            "Statement"
+        ]
+        return statements
+
+    def as_user(self, key: str) -> dict[str, str]:
+        """What makes the engine keep its state in the bucket, in the name of this access key."""
+        return {
+            "PULUMI_BACKEND_URL": f"{self.outputs()['PULUMI_BACKEND_URL']}&use_path_style=true",
+            "AWS_ENDPOINT_URL": self.part.endpoint,
+            "AWS_ACCESS_KEY_ID": key,
+            "AWS_SECRET_ACCESS_KEY": "x",
+        }
+
+    def needed(self, key: str) -> list[Need]:
+        """What the calls in the name of this access key take: the bucket's objects are encrypted with the key."""
+        (alias,) = (each for each in self.client("kms").list_aliases()["Aliases"] if each["AliasName"] == ALIAS)
+        secret = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/{alias['TargetKeyId']}"
+        found = []
+        for call in self.part.calls():
+            if call["key"] != key:
+                continue
+            operation, given = call["operation"], call["parameters"]
+            if call["service"] == "kms":
+                found.append(Need(f"kms:{operation}", secret))
+                continue
+            file = f"arn:aws:s3:::{given['Bucket']}/{given.get('Key', '')}"
+            if operation == "ListObjectsV2":
+                found.append(Need("s3:ListBucket", f"arn:aws:s3:::{given['Bucket']}"))
+            if operation in ("GetObject", "HeadObject"):
+                found += [Need("s3:GetObject", file), Need("kms:Decrypt", secret)]
+            if operation in ("PutObject", "CopyObject"):
+                found += [Need("s3:PutObject", file), Need("kms:GenerateDataKey", secret)]
+            if operation == "CopyObject":
+                found += [Need("s3:GetObject", f"arn:aws:s3:::{given['CopySource']}"), Need("kms:Decrypt", secret)]
+            if operation == "DeleteObject":
+                found.append(Need("s3:DeleteObject", file))
+            assert operation in OPERATIONS, f"{operation}: say here what it takes"
+        return found
+
+
+@pytest.fixture(scope="module")
+def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
+    folder = tmp_path_factory.mktemp("account")
+    for name in ("bootstrap", "docs", "infra"):
+        shutil.copytree(CHECKOUT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "stack").mkdir()
+    (folder / "stack/Pulumi.yaml").write_text("{name: paddle-on-aws, runtime: python}")
+    (folder / "stack/__main__.py").write_text(
+        "import pulumi\n\npulumi.export('said', pulumi.Config().require('word'))\n"
+    )
+    with aws_part(folder / "sandbox", "account") as part:
+        made = Account(folder, part, {})
+        for file in sorted((CHECKOUT / "docs/deployer").glob("*.json")):
+            name = f"paddle-deployer-dev-{file.stem}"
+            made.client("iam").create_policy(PolicyName=name, PolicyDocument=file.read_text())
+        made = Account(folder, part, inventory(made.client))
+        made.succeed("stack", "init", "account", "--secrets-provider", "passphrase")
+        part.set(SETTINGS)
+        shutil.copy(part.engine.config, folder / "bootstrap/Pulumi.account.yaml")
+        made.succeed("up", "--yes", "--skip-preview")
+        yield made
+
+
+def test_a_second_up_changes_nothing(account: Account) -> None:
+    account.succeed("up", "--yes", "--skip-preview", "--expect-no-changes")
+
+
+def test_a_stack_lives_there_and_each_role_may_do_its_part_and_no_more(account: Account) -> None:
+    """A stack with a secret, its state in the bucket: made by an administrator, deployed, and previewed."""
+    out = account.outputs()
+    maker, deployer, previewer = map(account.as_user, ("maker", "deployer", "previewer"))
+    init = ("stack", "init", "dev", "--secrets-provider", out["PULUMI_SECRETS_PROVIDER"])
+    account.succeed(*init, folder="stack", **maker)
+    account.succeed("config", "set", "--secret", "word", "hush", folder="stack", **maker)
+    account.succeed("up", "--yes", folder="stack", **deployer)
+    account.succeed("config", "set", "--secret", "word", "louder", folder="stack", **maker)
+    assert "updated" not in account.succeed("preview", folder="stack", **previewer)
+    account.succeed("up", "--yes", folder="stack", **deployer)
+    said = ("stack", "output", "said", "--show-secrets")
+    assert account.succeed(*said, folder="stack", **previewer).strip() == "louder"
+
+    attached = account.client("iam").list_attached_role_policies(RoleName="paddle-deploy-dev")["AttachedPolicies"]
+    assert len(attached) == 3
+    preview = out["PREVIEW_ROLE"].rpartition("/")[2]
+    for key, role in (("deployer", "paddle-deploy-dev"), ("previewer", preview)):
+        needed = account.needed(key)
+        statements = [each for each in account.policy(role) if not each["Sid"].startswith("Ask")]
+        assert [need for need in needed if not allowed(statements, need)] == [], role
+        given = {action for statement in statements for action in statement["Action"]}
+        assert given == {need.action for need in needed}, f"{role} is allowed what nothing takes"
+
+    account.succeed("destroy", "--yes", "--skip-preview", folder="stack", **deployer)
+    account.succeed("stack", "rm", "--yes", folder="stack", **maker)
+
+
+def test_its_own_state_moves_into_the_bucket_and_back_and_then_all_goes(account: Account) -> None:
+    """As bootstrap/README.md says, and in that order."""
+    inside, file = account.as_user("administrator"), str(account.folder / "account.json")
+    account.succeed("stack", "export", "--file", file)
+    account.succeed("stack", "init", "account", **inside)
+    account.succeed("stack", "import", "--file", file, **inside)
+    account.succeed("up", "--yes", "--skip-preview", "--expect-no-changes", **inside)
+
+    account.succeed("stack", "export", "--file", file, **inside)
+    account.succeed("stack", "select", "--create", "account")
+    account.succeed("stack", "import", "--file", file)
+    refused = account.pulumi("destroy", "--yes", "--skip-preview")
+    assert refused.returncode != 0
+    assert "protected" in refused.stdout
+    account.succeed("state", "unprotect", "--all", "--yes")
+    s3, bucket = account.client("s3"), account.outputs()["PULUMI_BACKEND_URL"].removeprefix("s3://").partition("?")[0]
+    held = s3.list_object_versions(Bucket=bucket)
+    entries = [*held.get("Versions", ()), *held.get("DeleteMarkers", ())]
+    assert {entry["Key"] for entry in entries} >= {".pulumi/stacks/paddle-on-aws-bootstrap/account.json"}
+    for entry in entries:
+        s3.delete_object(Bucket=bucket, Key=entry["Key"], VersionId=entry["VersionId"])
+    account.succeed("destroy", "--yes", "--skip-preview")
+    assert inventory(account.client) == account.before
