@@ -23,6 +23,7 @@ CLUSTER = "sandbox"
 SECONDS_TO_START = 60
 TRIES = 3
 PORTS = ("kubeApiserver", "etcd", "etcdPeer", "kubeControllerManager", "kubeScheduler", "kwokController")
+LEADERS = ("kube-controller-manager", "kube-scheduler")
 # One Stage of our own replaces all of kwok's: these say all that a node does, and pods are left to sandbox.node.
 NODE_STATUS = """
 phase: Running
@@ -220,10 +221,13 @@ def _config(binaries: Path, simulate_pods: bool) -> list[Mapping[str, Any]]:
     options = {f"{component}Binary": str(binaries / name) for component, name in components.items()}
     # kwokctl would count down from one number, and so would another checkout's at the same moment.
     ports = {f"{component}Port": port for component, port in zip(PORTS, processes.free_ports(len(PORTS)), strict=True)}
+    # There is one of each to lead; as candidates they would end, for good, when the API server is silent for 10 s.
+    alone = [{"key": "leader-elect", "value": "false"}]
     kwokctl = {
         "apiVersion": "config.kwok.x-k8s.io/v1alpha1",
         "kind": "KwokctlConfiguration",
         "options": {"runtime": "binary", "bindAddress": "127.0.0.1", **options, **ports},
+        "componentsPatches": [{"name": name, "extraArgs": alone} for name in LEADERS],
     }
     if simulate_pods:
         return [kwokctl]
