@@ -7,7 +7,7 @@ OURS := __main__.py infra workloads price sandbox tests bench bootstrap ci docs
 STACK ?= dev
 
 .DEFAULT_GOAL := help
-.PHONY: help price sandbox sandbox-status sandbox-down venv policy lint types workflows unit test bench lock
+.PHONY: help price sandbox sandbox-status sandbox-down venv policy lint types unit test bench lock
 
 help: ## what can be made here
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -50,13 +50,10 @@ types: venv policy ## mypy --strict on our own code
 	$(BIN)/mypy --strict $(OURS)
 	$(BIN)/mypy --strict --python-executable $(POLICY)/bin/python policy
 
-workflows: ## actionlint: GitHub's workflows
-	go -C .github/actionlint tool actionlint
-
 unit: venv ## the program under mocks, every stack and setting (under a minute)
 	$(BIN)/pytest tests/unit -n auto
 
-test: lint types workflows unit ## everything
+test: lint types unit ## everything
 	$(BIN)/pytest --ignore tests/unit --durations 15
 
 bench: venv ## what the program itself costs: 3 trainers against 1000
