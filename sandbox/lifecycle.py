@@ -165,7 +165,10 @@ def _start(sandbox: Sandbox) -> str:
     else:
         with step("workers"):
             sandbox.workers.start(sandbox.kubernetes.kubeconfig, endpoint)
-    stack.write(sandbox.stack, sandbox.engine.config, endpoint, sandbox.kubernetes.kubeconfig, sandbox.engine.salt)
+    port = addresses.training_port(addresses.claim(sandbox.kubernetes.folder))
+    stack.write(
+        sandbox.stack, sandbox.engine.config, endpoint, sandbox.kubernetes.kubeconfig, port, sandbox.engine.salt
+    )
     if sandbox.settled.exists():
         sandbox.settled.unlink()
     elif sandbox.engine.resources():
@@ -221,8 +224,10 @@ def _refresh(sandbox: Sandbox) -> None:
 
 def _nodes(sandbox: Sandbox) -> list[Node]:
     settings = sandbox.stack
-    zones = settings.setting("availabilityZones") or [f"{settings.region}a", f"{settings.region}b"]
-    kind, count = str(settings.setting("workers.instanceType")), int(settings.setting("workers.count"))
+    zones = settings.usable("availabilityZones", list) or [f"{settings.region}a", f"{settings.region}b"]
+    kind, count = settings.usable("workers.instanceType", str), settings.usable("workers.count", int)
+    if count > addresses.NODES:
+        raise SandboxError(f"workers.count: {count} is more than the {addresses.NODES} nodes that a machine can be")
     network = addresses.claim(sandbox.kubernetes.folder)
     return [Node(i + 1, zones[i % len(zones)], kind, network) for i in range(count)]
 

@@ -6,13 +6,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
 from sandbox.errors import SandboxError
 from sandbox.services import CHECKOUT
 
+T = TypeVar("T")
 SERVICES = ("autoscaling", "ec2", "efs", "eks", "iam", "kms", "logs", "route53", "s3", "ssm", "sts")
 
 
@@ -31,6 +32,12 @@ class Stack:
         for depth, part in enumerate(path.split(".")):
             value = value.get(part if depth else f"{self.project}:{part}") if isinstance(value, Mapping) else None
         return self.defaults[path] if value is None else value
+
+    def usable(self, path: str, kind: type[T]) -> T:
+        """A setting if it is of this kind, else its default: what is wrong with it, the program tells."""
+        told, default = self.setting(path), self.defaults[path]
+        assert isinstance(default, kind)
+        return told if isinstance(told, kind) else default
 
     @property
     def region(self) -> str:
@@ -51,8 +58,10 @@ def load(name: str) -> Stack:
     return Stack(name, project["name"], {key: entry.get("default") for key, entry in declared.items()}, config)
 
 
-def write(stack: Stack, file: Path, endpoint: str, kubeconfig: Path, salt: Path) -> None:
-    """The stack's own file with AWS and Kubernetes on this machine in the place of the real ones."""
+def write(stack: Stack, file: Path, endpoint: str, kubeconfig: Path, port: int, salt: Path) -> None:
+    """The stack's own file with AWS, Kubernetes and the trainers' network on this machine in place of the real ones."""
+    pserver = f"{stack.project}:pserver"
+    given = stack.config.get(pserver) or {}
     ours = {
         "aws:accessKey": "sandbox",
         "aws:secretKey": "sandbox",
@@ -62,6 +71,8 @@ def write(stack: Stack, file: Path, endpoint: str, kubeconfig: Path, salt: Path)
         "aws:s3UsePathStyle": True,
         "aws:endpoints": json.dumps([dict.fromkeys(SERVICES, endpoint)]),
         f"{stack.project}:kubeconfig": str(kubeconfig),
+        # Paddle's store listens on every address of the machine, so two sandboxes need two ports.
+        pserver: {"port": port, **given, "nic": "lo"} if isinstance(given, Mapping) else given,
     }
     written = {"config": {**stack.config, **ours}, **yaml.safe_load(salt.read_text())}
     file.write_text(yaml.safe_dump(written, sort_keys=False))

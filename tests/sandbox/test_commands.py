@@ -47,6 +47,24 @@ def test_stack_without_region_is_told_where_to_write_it(checkout: Checkout) -> N
     assert "Pulumi.local.yaml names no aws:region" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        (
+            {"workers": {"count": "many"}, "availabilityZones": 3, "pserver": 4},
+            "Nothing was made: the settings",
+        ),
+        ({"workers": {"count": 255}}, "workers.count: 255 is more than the 254 nodes that a machine can be"),
+    ],
+)
+def test_a_wrong_setting_gets_no_traceback(checkout: Checkout, settings: dict[str, object], says: str) -> None:
+    checkout.set(**settings)
+    done = checkout.run("up")
+    assert done.returncode == 1
+    assert says in done.stdout
+    assert "Traceback" not in done.stdout
+
+
 def test_two_commands_at_once_do_not_meet(checkout: Checkout) -> None:
     checkout.sandbox.mkdir()
     with (checkout.sandbox / "lock").open("w") as lock:

@@ -134,6 +134,7 @@ def test_second_checkout_runs_beside(checkout: Checkout, tmp_path: Path) -> None
         for part in ("aws", "workers-local", "kube-apiserver"):
             assert other.pid(part) != checkout.pid(part)
         assert checkout.api.config.server != other.api.config.server
+        assert checkout.training_port != other.training_port
         assert other.api.list(JOB) == []
     finally:
         assert other.run("down").returncode == 0
