@@ -162,6 +162,6 @@ class Network(pulumi.ComponentResource):
             subnet_id=subnet.id,
             allocation_id=address.id,
             tags={"Name": f"{cluster}-nat-{i}"},
-            # NAT has no way out of its own until these stand, and needs it to the end.
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[association, to_internet]),
+            # NAT has no way out of its own before this one, and needs it to the end.
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[association]),
         )

@@ -20,7 +20,7 @@ def one(graph: Graph, name: str) -> Resource:
 
 
 def edges(graph: Graph) -> list[tuple[Resource, Resource]]:
-    """Who must wait for whom, as DESIGN lists it: from the types that are there, not from the code."""
+    """Who must wait for whom, told from the types that are there, not from the code."""
     nodes, cluster, provider = graph.named("workers"), graph.named("eks"), graph.named("kubernetes")
     volume, claim = graph.named("efsvol"), graph.named("efsvol-claim")
     jobs = [job for name in JOBS for job in graph.all("kubernetes:batch/v1:Job") if job.name == name]
@@ -29,7 +29,10 @@ def edges(graph: Graph) -> list[tuple[Resource, Resource]]:
         for kind in ("route:Route", "routeTableAssociation:RouteTableAssociation")
         for r in graph.all(f"aws:ec2/{kind}")
     ]
-    found += [(nodes, nat) for nat in graph.all("aws:ec2/natGateway:NatGateway")]
+    nats, addresses = graph.all("aws:ec2/natGateway:NatGateway"), graph.all("aws:ec2/eip:Eip")
+    found += [(nodes, nat) for nat in nats]
+    found += [(nat, graph.named(f"public-subnet-{i}-routes")) for i, nat in enumerate(nats)]
+    found += [(r, graph.named("to-internet")) for r in (*nats, *addresses)]
     found += [
         (nodes, rule)
         for rule in graph.resources.values()

@@ -122,6 +122,8 @@ def test_a_kubeconfig_of_ones_own_takes_the_place_of_eks(program: RunStack, tmp_
 def test_names_resolve_inside_the_vpc(program: RunStack) -> None:
     graph = program({"zoneName": "lab"})
     assert graph.named("zone").inputs["vpcs"] == [{"vpcId": "vpc-id"}]
+    vpc = graph.named("vpc").inputs
+    assert (vpc["enableDnsSupport"], vpc["enableDnsHostnames"]) == (True, True)
     records = {r.inputs["name"]: r.inputs["records"] for r in graph.all("aws:route53/record:Record")}
     assert records == {
         "api.lab": ["ABCDEF.gr7.example.eks.amazonaws.com"],

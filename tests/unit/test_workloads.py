@@ -201,11 +201,11 @@ def test_keys_hold_what_kubernetes_allows(path: str, key: str) -> None:
 def test_a_namespace_is_made_unless_it_is_the_default(program: RunStack) -> None:
     assert not program().all("kubernetes:core/v1:Namespace")
     graph = program({"job": {"namespace": "training"}})
-    assert graph.one("kubernetes:core/v1:Namespace").inputs["metadata"]["name"] == "training"
-    spaces = {
-        r.inputs["metadata"].get("namespace") for r in graph.resources.values() if r.type.startswith("kubernetes:")
-    }
-    assert spaces == {"training", None}
+    made = graph.one("kubernetes:core/v1:Namespace")
+    assert made.inputs["metadata"]["name"] == "training"
+    objects = [r for r in graph.resources.values() if r.type.startswith("kubernetes:")]
+    assert {r.inputs["metadata"].get("namespace") for r in objects} == {"training", None}
+    assert [r.urn for r in objects if "namespace" in r.inputs["metadata"] and not graph.leads(r, made)] == []
 
 
 def test_a_claim_in_another_namespace_gets_a_volume_that_can_bind(program: RunStack) -> None:
