@@ -164,6 +164,7 @@ def test_killed_worker(training: Training) -> None:
 
 
 def test_corrupt_newest_pass(training: Training) -> None:
+    eventually(lambda: len(training.passes) > 1, 180, "no second pass")
     with training.restart("was killed by signal") as kept:
         # The one that writes the passes: so none newer follows.
         training.kill(0, WORKER)
@@ -215,7 +216,8 @@ def test_api_server_stopped_while_training(training: Training) -> None:
     newest = max(training.passes)
     with training.outage():
         eventually(lambda: max(training.passes) > newest, OUTAGE_SECONDS, "training waits for the API server")
-    assert training.attempt["number"] == before["number"]
+    verdict = eventually(lambda: training.attempt["verdict"], 180, "training does not end")
+    assert (verdict, training.attempt["number"]) == ("finished", before["number"])
 
 
 def test_model_comes_out_whole(training: Training) -> None:
