@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.unit.conftest import RunStack, shaped
-from tests.unit.program import Graph, Resource, run
+from tests.unit.program import ENDPOINT, Graph, Resource, run
 
 JOBS = ("paddle-data", "paddle-cluster-job", "paddle-export")
 POLICIES = "aws:iam/rolePolicyAttachment:RolePolicyAttachment"
@@ -118,6 +118,15 @@ def test_everything_is_tagged_once_at_the_provider(program: RunStack) -> None:
     by_ec2 = graph.named("worker-template").inputs["tagSpecifications"]
     worker = {**tags, "Name": "paddle-cluster-worker"}
     assert by_ec2 == [{"resourceType": kind, "tags": worker} for kind in ("instance", "volume")]
+
+
+def test_the_cluster_is_spoken_to_by_whom_it_admits(program: RunStack) -> None:
+    """An administrator who is taken out first leaves the rest of a destroy Unauthorized."""
+    graph = program({"admins": ["arn:aws:iam::123456789012:role/admin"]})
+    provider = graph.named("kubernetes")
+    assert graph.leads(provider, graph.named("admin-0"))
+    assert graph.leads(provider, graph.named("admin-0-policy"))
+    assert provider.inputs["clusterIdentifier"] == ENDPOINT, "a new cluster of the old name is taken for the old one"
 
 
 def test_what_is_known_by_its_name_is_deleted_before_it_is_replaced(program: RunStack) -> None:

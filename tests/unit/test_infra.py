@@ -106,6 +106,7 @@ def test_kubeconfig_asks_the_aws_cli_for_a_token() -> None:
     assert config["clusters"][0]["cluster"] == {"server": "https://x", "certificate-authority-data": "Q0E="}
     user = config["users"][0]["user"]["exec"]
     assert (user["apiVersion"], user["command"]) == ("client.authentication.k8s.io/v1beta1", "aws")
+    assert user["interactiveMode"] == "Never", "an engine cannot answer"
     assert " ".join(user["args"]) == "--region eu-west-1 eks get-token --cluster-name mine --output json"
     assert config["current-context"] == config["contexts"][0]["name"] == "mine"
     assert kubeconfig("mine", "https://x", "Q0E=", "eu-west-1") == kubeconfig("mine", "https://x", "Q0E=", "eu-west-1")
