@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import threading
 import time
@@ -77,7 +78,9 @@ _CLEAR = "\r\x1b[2K"
 def _paint(current: Step, ended: threading.Event, terminal: bool) -> None:
     while not ended.wait(REDRAW_SECONDS if terminal else PLAIN_REPORT_SECONDS):
         if terminal:
-            sys.stdout.write(f"{_CLEAR}   ...  {current.line()}"[:160])
+            # A line that wraps cannot be drawn over.
+            width = shutil.get_terminal_size().columns - 1
+            sys.stdout.write(_CLEAR + f"   ...  {current.line()}"[:width])
         else:
             sys.stdout.write(f"   ...  {current.line()}\n")
         sys.stdout.flush()

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import pty
 import re
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -72,6 +75,17 @@ def test_failed_step_shows_the_end_of_its_output(cache: Path) -> None:
     with pytest.raises(SandboxError, match=r"(?s)exit 3.*the reason"):
         build.published("tools-4", fail)
     assert not (cache / "tools-4").exists()
+
+
+def test_a_step_under_way_stays_on_one_line_of_the_terminal() -> None:
+    near, far = pty.openpty()
+    shown = "import time; from sandbox.progress import step\nwith step('s' * 90): time.sleep(0.5)"
+    subprocess.run([sys.executable, "-c", shown], env=os.environ | {"COLUMNS": "60"}, stdout=far, check=True)
+    drawn = os.read(near, 4096).decode().split("\r\x1b[2K")[1:-1]
+    os.close(near)
+    os.close(far)
+    assert drawn
+    assert {len(line) for line in drawn} == {59}
 
 
 def test_go_that_is_too_old_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
