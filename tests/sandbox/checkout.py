@@ -162,16 +162,16 @@ class Checkout:
         (stack,) = (each for each in self.resources() if each["type"] == "pulumi:pulumi:Stack")
         return str(stack["outputs"][name])
 
-    def processes(self) -> list[str]:
-        """The command line of every process that names this checkout."""
-        found = []
+    def processes(self) -> dict[int, str]:
+        """The command line of every process that names this checkout, there or in its environment, by its pid."""
+        found = {}
         for folder in Path("/proc").glob("[0-9]*"):
             try:
-                line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                line, environment = ((folder / name).read_bytes() for name in ("cmdline", "environ"))
             except OSError:
                 continue
-            if str(self.sandbox) in line:
-                found.append(line)
+            if str(self.project).encode() in line + environment:
+                found[int(folder.name)] = line.replace(b"\0", b" ").decode(errors="replace")
         return found
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 import resource
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -159,6 +157,13 @@ def test_status_names_what_runs(checkout: Checkout) -> None:
         assert re.search(rf"^{part} +(-|local) +{checkout.pid(part)} ", said, re.MULTILINE), said
 
 
+def test_everything_listens_on_the_loopback_alone(checkout: Checkout) -> None:
+    addresses = {address.partition(":")[0] for address in listening(checkout)}
+    # Little-endian words: 127.x.y.z, also as IPv6 writes it.
+    assert addresses
+    assert [each for each in addresses if not each.endswith("7F")] == []
+
+
 def test_what_was_changed_behind_its_back_is_put_right(checkout: Checkout) -> None:
     ec2 = checkout.client("ec2")
     rule = next(id_ for urn, id_ in checkout.ids("aws:vpc/securityGroupIngressRule").items() if "efs" in urn)
@@ -218,21 +223,22 @@ def test_down_stops_everything(checkout: Checkout) -> None:
     assert ports
     done = checkout.run("down")
     assert done.returncode == 0, done.stdout
-    assert checkout.processes() == []
+    assert checkout.processes() == {}
     assert str(checkout.sandbox) not in Path("/proc/self/mounts").read_text()
     assert not checkout.sandbox.exists()
-    assert ports.isdisjoint(all_listening())
+    assert ports.isdisjoint(all_listening().keys())
 
 
-def listening(checkout: Checkout) -> set[int]:
-    """The ports that AWS and the API server listen on."""
-    port: int = json.loads((checkout.sandbox / "run/aws.json").read_text())["port"]
-    return {port, int(checkout.api.config.server.rpartition(":")[2])}
+def listening(checkout: Checkout) -> set[str]:
+    """The addresses, as the kernel writes them, that the processes of a checkout listen on."""
+    files = {str(file.readlink()) for pid in checkout.processes() for file in Path(f"/proc/{pid}/fd").iterdir()}
+    return {address for address, inode in all_listening().items() if f"socket:[{inode}]" in files}
 
 
-def all_listening() -> set[int]:
-    rows: list[list[Any]] = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    return {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == "0A"}
+def all_listening() -> dict[str, str]:
+    """Every address that is listened on, and the inode of its socket."""
+    rows = [line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()]
+    return {row[1]: row[9] for row in rows if row[3] == "0A"}
 
 
 ALL_JOBS = ("paddle-data", "paddle-cluster-job", "paddle-export")
