@@ -40,7 +40,7 @@ def jobs() -> dict[tuple[str, str], dict[str, Any]]:
 
 def test_actionlint_finds_nothing() -> None:
     module = PROJECT / ".github/actionlint"
-    command = [build.go(module), "-C", module, "tool", "actionlint"]
+    command = [str(build.go(module)), "-C", str(module), "tool", "actionlint"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
