@@ -12,7 +12,7 @@ PROJECT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(PROJECT))
 
 from infra.encryption import ADMINISTER  # noqa: E402
-from infra.iam import Statement, allow, document  # noqa: E402
+from infra.iam import Statement, allow, assumed_by_subject, document, tls_only  # noqa: E402
 
 GITHUB = "token.actions.githubusercontent.com"
 STATE = ".pulumi/*"
@@ -42,14 +42,7 @@ def settings() -> tuple[str, list[str]]:
 
 def trust(provider: pulumi.Input[str], subject: str) -> pulumi.Output[str]:
     """Only GitHub's own tokens, made for AWS, for one kind of job of this repository: an exact name, no pattern."""
-    return document(
-        {
-            "Effect": "Allow",
-            "Action": ["sts:AssumeRoleWithWebIdentity"],
-            "Principal": {"Federated": provider},
-            "Condition": {"StringEquals": {f"{GITHUB}:aud": "sts.amazonaws.com", f"{GITHUB}:sub": subject}},
-        }
-    )
+    return assumed_by_subject(provider, GITHUB, subject)
 
 
 def preview_statements(partition: str, bucket: pulumi.Input[str], key: pulumi.Input[str]) -> list[Statement]:
@@ -122,16 +115,7 @@ def state_bucket(key: aws.kms.Key) -> aws.s3.Bucket:
     aws.s3.BucketPolicy(
         "state-policy",
         bucket=bucket.id,
-        policy=document(
-            {
-                "Sid": "TlsOnly",
-                "Effect": "Deny",
-                "Principal": "*",
-                "Action": "s3:*",
-                "Resource": [bucket.arn, pulumi.Output.concat(bucket.arn, "/*")],
-                "Condition": {"Bool": {"aws:SecureTransport": "false"}},
-            }
-        ),
+        policy=document(tls_only(bucket.arn)),
         # S3 refuses two changes to a bucket's access at once.
         opts=pulumi.ResourceOptions(depends_on=[block]),
     )

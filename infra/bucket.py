@@ -3,7 +3,7 @@
 import pulumi
 import pulumi_aws as aws
 
-from infra.iam import document
+from infra.iam import document, tls_only
 from infra.settings import Settings
 
 OLD_VERSIONS_DAYS = 30
@@ -54,16 +54,7 @@ class Bucket(pulumi.ComponentResource):
         aws.s3.BucketPolicy(
             "bucket-policy",
             bucket=self.bucket.id,
-            policy=document(
-                {
-                    "Sid": "TlsOnly",
-                    "Effect": "Deny",
-                    "Principal": "*",
-                    "Action": "s3:*",
-                    "Resource": [self.bucket.arn, pulumi.Output.concat(self.bucket.arn, "/*")],
-                    "Condition": {"Bool": {"aws:SecureTransport": "false"}},
-                }
-            ),
+            policy=document(tls_only(self.bucket.arn)),
             # S3 refuses two changes to a bucket's access at once.
             opts=pulumi.ResourceOptions(parent=self, depends_on=[block]),
         )

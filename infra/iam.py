@@ -34,17 +34,36 @@ def assumed_by(service: str) -> pulumi.Output[str]:
     return document({"Effect": "Allow", "Action": ["sts:AssumeRole"], "Principal": {"Service": service}})
 
 
-def assumed_by_service_account(
-    provider_arn: pulumi.Input[str], issuer: pulumi.Input[str], subject: str
-) -> pulumi.Output[str]:
-    """Trust for one Kubernetes service account, by the cluster's own identity provider."""
-    host = pulumi.Output.from_input(issuer).apply(lambda url: url.removeprefix("https://"))
-    conditions = host.apply(lambda host: {f"{host}:aud": "sts.amazonaws.com", f"{host}:sub": subject})
+def assumed_by_subject(provider_arn: pulumi.Input[str], host: pulumi.Input[str], subject: str) -> pulumi.Output[str]:
+    """Trust for one subject of an identity provider, by its exact name, and for tokens that were made for AWS."""
+    claims = pulumi.Output.from_input(host).apply(
+        lambda host: {f"{host}:aud": "sts.amazonaws.com", f"{host}:sub": subject}
+    )
     return document(
         {
             "Effect": "Allow",
             "Action": ["sts:AssumeRoleWithWebIdentity"],
             "Principal": {"Federated": provider_arn},
-            "Condition": {"StringEquals": conditions},
+            "Condition": {"StringEquals": claims},
         }
     )
+
+
+def assumed_by_service_account(
+    provider_arn: pulumi.Input[str], issuer: pulumi.Input[str], subject: str
+) -> pulumi.Output[str]:
+    """Trust for one Kubernetes service account, by the cluster's own identity provider."""
+    host = pulumi.Output.from_input(issuer).apply(lambda url: url.removeprefix("https://"))
+    return assumed_by_subject(provider_arn, host, subject)
+
+
+def tls_only(bucket_arn: pulumi.Input[str]) -> Statement:
+    """What keeps everybody from a bucket who does not come by TLS."""
+    return {
+        "Sid": "TlsOnly",
+        "Effect": "Deny",
+        "Principal": "*",
+        "Action": "s3:*",
+        "Resource": [bucket_arn, pulumi.Output.concat(bucket_arn, "/*")],
+        "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+    }

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
-from infra.settings import Problem, Settings
+from infra.settings import DEFAULT_ZONES, Problem, Settings
 
 SERVICES = ("ec2", "efs", "eks", "kms", "s3", "route53")
 # EKS places no control plane here; names differ by account, ids do not.
@@ -28,7 +28,7 @@ class Offer:
         return tuple(sorted(name for name, zone_id in self.zones.items() if zone_id not in UNUSABLE_ZONE_IDS))
 
     def zones_for(self, settings: Settings) -> tuple[str, ...]:
-        return settings.availability_zones or self.usable[:2]
+        return settings.availability_zones or self.usable[:DEFAULT_ZONES]
 
 
 def ask(settings: Settings) -> tuple[Offer | None, list[Problem]]:

@@ -14,6 +14,8 @@ import yaml
 
 PROJECT = Path(__file__).parent.parent
 ENGINE_KEYS = ("project", "stack", "aws")
+# As many zones as EKS needs, where a stack names none.
+DEFAULT_ZONES = 2
 
 
 @dataclass(frozen=True)

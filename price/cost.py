@@ -9,12 +9,10 @@ from typing import Any
 
 import yaml
 
-from infra.settings import PROJECT, Settings, read
+from infra.settings import DEFAULT_ZONES, PROJECT, Settings, read
 
 PRICES = Path(__file__).with_name("prices.yaml")
 HOURS_A_MONTH = 730
-# Zones that a stack takes when it names none.
-ZONES = 2
 
 
 class PriceError(Exception):
@@ -129,7 +127,7 @@ def _lines(settings: Settings, prices: Mapping[str, Any]) -> list[Line]:
         return Decimal(str(prices[name])) if name in prices else None
 
     workers = settings.workers
-    zones = len(settings.availability_zones) or ZONES
+    zones = len(settings.availability_zones) or DEFAULT_ZONES
     gateways = {"none": 0, "single": 1, "perZone": zones}[settings.nat_gateways]
     addresses = gateways or workers.count
     # From 14 months after a version's release, and unasked.

@@ -155,7 +155,8 @@ def _start(sandbox: Sandbox) -> str:
     why_simulated = sandbox.workers.why_not()
     with step("Kubernetes") as shown:
         shown.note(sandbox.kubernetes.up(sandbox.binaries, simulate_pods=bool(why_simulated)))
-        sandbox.kubernetes.set_nodes(_nodes(sandbox))
+        network = addresses.claim(sandbox.kubernetes.folder)
+        sandbox.kubernetes.set_nodes(_nodes(sandbox.stack, network))
     with step("AWS") as shown:
         shown.note("runs already" if aws else "started")
         aws = aws or sandbox.aws.start()
@@ -165,7 +166,7 @@ def _start(sandbox: Sandbox) -> str:
     else:
         with step("workers"):
             sandbox.workers.start(sandbox.kubernetes.kubeconfig, endpoint)
-    port = addresses.training_port(addresses.claim(sandbox.kubernetes.folder))
+    port = addresses.training_port(network)
     stack.write(
         sandbox.stack, sandbox.engine.config, endpoint, sandbox.kubernetes.kubeconfig, port, sandbox.engine.salt
     )
@@ -222,13 +223,11 @@ def _refresh(sandbox: Sandbox) -> None:
         raise SandboxError("`pulumi refresh` failed; the reason is above")
 
 
-def _nodes(sandbox: Sandbox) -> list[Node]:
-    settings = sandbox.stack
+def _nodes(settings: stack.Stack, network: int) -> list[Node]:
     zones = settings.usable("availabilityZones", list) or [f"{settings.region}a", f"{settings.region}b"]
     kind, count = settings.usable("workers.instanceType", str), settings.usable("workers.count", int)
     if count > addresses.NODES:
         raise SandboxError(f"workers.count: {count} is more than the {addresses.NODES} nodes that a machine can be")
-    network = addresses.claim(sandbox.kubernetes.folder)
     return [Node(i + 1, zones[i % len(zones)], kind, network) for i in range(count)]
 
 
@@ -255,12 +254,15 @@ def _alone() -> Iterator[None]:
 def _tell(sandbox: Sandbox, endpoint: str, changed: dict[str, int], took: float) -> None:
     print()
     for key, value in sandbox.engine.outputs().items():
-        print(f"  {key}:" if isinstance(value, dict) else f"  {key}: {value}")
-        for name, each in value.items() if isinstance(value, dict) else ():
+        if not isinstance(value, dict):
+            print(f"  {key}: {value}")
+            continue
+        print(f"  {key}:")
+        for name, each in value.items():
             print(f"    {name}: {each}")
     aws = sandbox.aws.python.with_name("aws")
     said = ", ".join(f"{count} {kind}d" for kind, count in changed.items()) or "nothing changed"
-    trained = "" if sandbox.workers.run() else " Pods were simulated: nothing was trained, and there is no model."
+    trained = "" if sandbox.workers.running() else " Pods were simulated: nothing was trained, and there is no model."
     print(
         f"""
 {said}, in {progress.elapsed(took)}.{trained}

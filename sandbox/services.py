@@ -66,11 +66,11 @@ class Workers:
         tried = subprocess.run(command, env=_environment({}), capture_output=True, text=True, check=False)
         return tried.stderr.strip() if tried.returncode else ""
 
-    def run(self) -> bool:
-        return processes.find(self.folder / "run", self.name) is not None
+    def running(self) -> processes.Process | None:
+        return processes.find(self.folder / "run", self.name)
 
     def start(self, kubeconfig: Path, endpoint: str) -> None:
-        if self.run():
+        if self.running():
             return
         command = [str(self.python), "-m", "sandbox.node", "--kubeconfig", str(kubeconfig), "--root", str(self.root)]
         environment = _environment({"AWS_ENDPOINT_URL": endpoint})
