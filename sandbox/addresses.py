@@ -10,12 +10,6 @@ from sandbox.errors import SandboxError
 
 FIRST, LAST = 64, 127
 NODES = 254
-FIRST_PORT, PORTS = 20000, 100
-
-
-def training_port(network: int) -> int:
-    """The first of the ports that the trainers of a network use, which no other network's do."""
-    return FIRST_PORT + PORTS * (network - FIRST)
 
 
 def claim(owner: Path) -> int:

@@ -155,8 +155,7 @@ def _start(sandbox: Sandbox) -> str:
     why_simulated = sandbox.workers.why_not()
     with step("Kubernetes") as shown:
         shown.note(sandbox.kubernetes.up(sandbox.binaries, simulate_pods=bool(why_simulated)))
-        network = addresses.claim(sandbox.kubernetes.folder)
-        sandbox.kubernetes.set_nodes(_nodes(sandbox.stack, network))
+        sandbox.kubernetes.set_nodes(_nodes(sandbox.stack, addresses.claim(sandbox.kubernetes.folder)))
     with step("AWS") as shown:
         shown.note("runs already" if aws else "started")
         aws = aws or sandbox.aws.start()
@@ -166,10 +165,7 @@ def _start(sandbox: Sandbox) -> str:
     else:
         with step("workers"):
             sandbox.workers.start(sandbox.kubernetes.kubeconfig, endpoint)
-    port = addresses.training_port(network)
-    stack.write(
-        sandbox.stack, sandbox.engine.config, endpoint, sandbox.kubernetes.kubeconfig, port, sandbox.engine.salt
-    )
+    stack.write(sandbox.stack, sandbox.engine.config, endpoint, sandbox.kubernetes.kubeconfig, sandbox.engine.salt)
     if sandbox.settled.exists():
         sandbox.settled.unlink()
     elif sandbox.engine.resources():

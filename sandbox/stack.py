@@ -58,7 +58,7 @@ def load(name: str) -> Stack:
     return Stack(name, project["name"], {key: entry.get("default") for key, entry in declared.items()}, config)
 
 
-def write(stack: Stack, file: Path, endpoint: str, kubeconfig: Path, port: int, salt: Path) -> None:
+def write(stack: Stack, file: Path, endpoint: str, kubeconfig: Path, salt: Path) -> None:
     """The stack's own file with AWS, Kubernetes and the trainers' network on this machine in place of the real ones."""
     pserver = f"{stack.project}:pserver"
     given = stack.config.get(pserver) or {}
@@ -71,8 +71,7 @@ def write(stack: Stack, file: Path, endpoint: str, kubeconfig: Path, port: int, 
         "aws:s3UsePathStyle": True,
         "aws:endpoints": json.dumps([dict.fromkeys(SERVICES, endpoint)]),
         f"{stack.project}:kubeconfig": str(kubeconfig),
-        # Paddle's store listens on every address of the machine, so two sandboxes need two ports.
-        pserver: {"port": port, **given, "nic": "lo"} if isinstance(given, Mapping) else given,
+        pserver: {**given, "nic": "lo"} if isinstance(given, Mapping) else given,
     }
     written = {"config": {**stack.config, **ours}, **yaml.safe_load(salt.read_text())}
     file.write_text(yaml.safe_dump(written, sort_keys=False))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import signal
-import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -14,17 +14,24 @@ from pathlib import Path
 from sandbox.kubeapi import Api, KubeconfigError, load_kubeconfig
 from sandbox.node.node import Node, clean
 from sandbox.node.pod import Machine
+from sandbox.node.run import Run, start
 
 
 def check() -> str:
     """Why pods cannot run here; empty when they can."""
     if sys.platform != "linux":
         return f"pods cannot run as processes on {sys.platform}: it has no mount namespaces"
-    probe = "from sandbox.node.container import isolate; isolate()"
-    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=False)
-    if done.returncode:
-        why = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        return f"pods cannot run as processes here: this machine gives no mount namespace ({why})"
+    # A container that asks all of the machine: to be isolated, and to have its servers kept to its address.
+    server = [sys.executable, "-S", "-c", "import socket; socket.socket().listen()"]
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        log = folder / "log"
+        spec = {"argv": server, "env": {}, "cwd": "/", "hostname": "probe", "mounts": []}
+        start(folder, spec | {"address": "127.0.0.1", "log": str(log)}).wait()
+        ended = Run(folder).ended() or {"code": 1, "error": ""}
+        if ended["code"]:
+            why = ended["error"] or (log.read_text().splitlines() or ["no reason given"])[-1]
+            return f"pods cannot run as processes here: this machine does not isolate them ({why})"
     return ""
 
 

@@ -1,7 +1,7 @@
-"""One container as one process: run as a script, it keeps watch over the process it isolates and records how it ended.
+"""One container as one process: run as a program, it keeps watch over the process it isolates and records how it ended.
 
 It outlives the node that started it, so a node that is killed and comes back finds its containers as they are. It
-imports the standard library alone, for there is one of it a container.
+imports the standard library and little else, for there is one of it a container.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+
+from sandbox.node import network
 
 _CLONE_NEWNS, _CLONE_NEWUTS, _CLONE_NEWUSER, _CLONE_NEWPID = 0x20000, 0x4000000, 0x10000000, 0x20000000
 _MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = 1, 32, 4096, 16384, 1 << 18
@@ -97,7 +99,7 @@ def _mount_proc(place: Path) -> None:
         _mount("/proc", str(place), "", _MS_BIND | _MS_REC)
 
 
-def _become(spec: dict[str, Any], folder: Path, failed: int) -> None:
+def _become(spec: dict[str, Any], folder: Path, watcher: socket.socket) -> None:
     """In the child: be the container's process. Returns only when that cannot be."""
     try:
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -114,9 +116,10 @@ def _become(spec: dict[str, Any], folder: Path, failed: int) -> None:
             os.dup2(descriptor, number)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
             signal.signal(number, signal.SIG_DFL)
+        socket.send_fds(watcher, [b"\n"], [network.hold()])
         os.execvpe(spec["argv"][0], spec["argv"], spec["env"])
     except OSError as problem:
-        os.write(failed, f"{spec['argv'][0]}: {problem.strerror or problem}".encode())
+        watcher.sendall(f"{spec['argv'][0]}: {problem.strerror or problem}".encode())
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
@@ -135,22 +138,25 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     spec = json.loads((folder / "spec.json").read_text())
     started, error = time.time(), ""
-    listen, failed = os.pipe()
+    ours, theirs = socket.socketpair()
     try:
         isolate()
         pid = os.fork()
     except OSError as problem:
-        write_json(
-            folder / "exit.json", {"code": 128, "started": started, "finished": time.time(), "error": str(problem)}
-        )
+        told = {"code": 128, "started": started, "finished": time.time(), "error": problem.strerror}
+        write_json(folder / "exit.json", told)
         return
     if pid == 0:
-        _become(spec, folder, failed)
+        _become(spec, folder, theirs)
         os._exit(128)
-    os.close(failed)
+    theirs.close()
     write_json(folder / "running.json", {"pid": pid, "started": started})
-    with os.fdopen(listen, "rb") as pipe:
-        error = pipe.read().decode()
+    first, held, *_ = socket.recv_fds(ours, 1024, 1)
+    # Its end comes when the container's process has begun, or with the reason why it could not.
+    with ours.makefile("rb") as rest:
+        error = (first + rest.read()).decode().strip()
+    if held:
+        network.answer(held[0], spec["address"], pid)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     ended = {"code": 128 - code if code < 0 else code, "signal": -code if code < 0 else 0}
     write_json(folder / "exit.json", ended | {"started": started, "finished": time.time(), "error": error})

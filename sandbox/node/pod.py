@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import shutil
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -18,14 +15,13 @@ from sandbox.kubeapi import POD, STRATEGIC, Api, ApiError, Object, UnreachableEr
 from sandbox.node.container import write_json
 from sandbox.node.environment import command, variables
 from sandbox.node.place import NotYetError, Place, UnsupportedError
-from sandbox.node.run import Run, backoff, end_processes, lost, read_json
+from sandbox.node.run import Run, backoff, end_processes, lost, read_json, start
 from sandbox.node.status import OVER, Seen, pod_status, restarts
 from sandbox.node.volumes import IAM_TOKEN_FOLDER, Volume, Volumes, hosts_file, write
 
 TICK_SECONDS = 0.1
 IDLE_SECONDS = 1.0
 RETRY_SECONDS = 2.0
-_WATCHER = Path(__file__).with_name("container.py")
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 # What a container may ask for here; the rest is refused, but for _IGNORED, which a plain process can do without.
@@ -206,16 +202,7 @@ class PodRunner:
             needed.mkdir(parents=True, exist_ok=True)
         write(self.folder / "hosts", hosts_file(self.place, self._hostname), 0o644)
         write(folder / "message", b"", 0o666)
-        write_json(folder / "spec.json", spec)
-        Path(spec["log"]).touch()
-        with (folder / "lock").open("a") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            subprocess.Popen(
-                [sys.executable, "-S", str(_WATCHER), str(folder), str(lock.fileno())],
-                pass_fds=[lock.fileno()],
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
-            )
+        start(folder, spec)
         self.machine.say(f"{self._label()}: {container['name']} starts, log {spec['log']}")
 
     def _spec(self, container: Object, folder: Path) -> Object:
@@ -236,6 +223,7 @@ class PodRunner:
             "argv": command(container, env),
             "env": env,
             "cwd": container.get("workingDir") or "/",
+            "address": self.place.pod_ip,
             "hostname": "" if spec.get("hostNetwork") else self._hostname,
             "log": str(log / container["name"] / f"{folder.name}.log"),
             "mounts": mounts,

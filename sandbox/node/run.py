@@ -7,6 +7,8 @@ import fcntl
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +47,20 @@ class Run:
         if running := self.running():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(running["pid"], number)
+
+
+def start(folder: Path, spec: Object) -> subprocess.Popen[bytes]:
+    """Begin a run in a folder that is there; its watcher."""
+    write_json(folder / "spec.json", spec)
+    Path(spec["log"]).touch()
+    with (folder / "lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return subprocess.Popen(
+            [sys.executable, "-S", "-m", "sandbox.node.container", str(folder), str(lock.fileno())],
+            pass_fds=[lock.fileno()],
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
 
 
 def watched(folder: Path) -> bool:

@@ -35,9 +35,7 @@ class AwsPart:
     def set(self, config: Mapping[str, Any]) -> None:
         """Give the stack these settings, and no others."""
         settings = stack.Stack(self.engine.stack, "paddle-on-aws", {}, config)
-        stack.write(
-            settings, self.engine.config, self.endpoint, self.engine.folder / "kubeconfig", 7164, self.engine.salt
-        )
+        stack.write(settings, self.engine.config, self.endpoint, self.engine.folder / "kubeconfig", self.engine.salt)
 
     def pulumi(self, *arguments: str, program: Path = CHECKOUT) -> subprocess.CompletedProcess[str]:
         """A command of the engine to its end; what it says is in `stdout`."""

@@ -123,11 +123,6 @@ class Checkout:
             return int(json.loads(recorded.read_text())["pid"])
         return int((self.sandbox / f"stacks/local/kubernetes/clusters/sandbox/pids/{name}.pid").read_text())
 
-    @property
-    def training_port(self) -> int:
-        written = yaml.safe_load((self.sandbox / "stacks/local/Pulumi.local.yaml").read_text())
-        return int(written["config"]["paddle-on-aws:pserver"]["port"])
-
     def client(self, service: str) -> Any:
         """A client of the AWS that runs here."""
         port = json.loads((self.sandbox / "run/aws.json").read_text())["port"]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from sandbox.kubeapi import NODE, PERSISTENT_VOLUME, POD, parse_time
+from tests.sandbox import listening
 from tests.sandbox.checkout import JOB, Checkout, changes
 from tests.sandbox.inventory import added, inventory
 
@@ -158,10 +159,9 @@ def test_status_names_what_runs(checkout: Checkout) -> None:
 
 
 def test_everything_listens_on_the_loopback_alone(checkout: Checkout) -> None:
-    addresses = {address.partition(":")[0] for address in listening(checkout)}
-    # Little-endian words: 127.x.y.z, also as IPv6 writes it.
+    addresses = listening.by(checkout.processes())
     assert addresses
-    assert [each for each in addresses if not each.endswith("7F")] == []
+    assert listening.beyond_loopback(addresses) == []
 
 
 def test_what_was_changed_behind_its_back_is_put_right(checkout: Checkout) -> None:
@@ -219,26 +219,14 @@ def test_destroy_leaves_nothing(checkout: Checkout, empty: dict[str, list[str]])
 
 
 def test_down_stops_everything(checkout: Checkout) -> None:
-    ports = listening(checkout)
+    ports = listening.by(checkout.processes())
     assert ports
     done = checkout.run("down")
     assert done.returncode == 0, done.stdout
     assert checkout.processes() == {}
     assert str(checkout.sandbox) not in Path("/proc/self/mounts").read_text()
     assert not checkout.sandbox.exists()
-    assert ports.isdisjoint(all_listening().keys())
-
-
-def listening(checkout: Checkout) -> set[str]:
-    """The addresses, as the kernel writes them, that the processes of a checkout listen on."""
-    files = {str(file.readlink()) for pid in checkout.processes() for file in Path(f"/proc/{pid}/fd").iterdir()}
-    return {address for address, inode in all_listening().items() if f"socket:[{inode}]" in files}
-
-
-def all_listening() -> dict[str, str]:
-    """Every address that is listened on, and the inode of its socket."""
-    rows = [line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()]
-    return {row[1]: row[9] for row in rows if row[3] == "0A"}
+    assert ports.isdisjoint(listening.everybody())
 
 
 ALL_JOBS = ("paddle-data", "paddle-cluster-job", "paddle-export")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.kubeapi import POD, ApiError
+from sandbox.kubeapi import NODE, POD, ApiError
 from tests.sandbox.checkout import JOB, Checkout, eventually
 from tests.sandbox.inventory import inventory
 
@@ -134,8 +134,13 @@ def test_second_checkout_runs_beside(checkout: Checkout, tmp_path: Path) -> None
         for part in ("aws", "workers-local", "kube-apiserver"):
             assert other.pid(part) != checkout.pid(part)
         assert checkout.api.config.server != other.api.config.server
-        assert checkout.training_port != other.training_port
+        assert pod_networks(checkout).isdisjoint(pod_networks(other))
         assert other.api.list(JOB) == []
     finally:
         assert other.run("down").returncode == 0
     assert_made_once(checkout)
+
+
+def pod_networks(checkout: Checkout) -> set[str]:
+    """The addresses that the pods of a checkout have; two may use one port on two of them."""
+    return {node["spec"]["podCIDR"] for node in checkout.api.list(NODE)}

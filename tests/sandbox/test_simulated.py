@@ -17,7 +17,7 @@ def test_without_mount_namespaces_pods_are_simulated_and_it_says_so(cached: None
     try:
         done = checkout.run("up", under=WITHOUT_MOUNT_NAMESPACES)
         assert done.returncode == 0, done.stdout
-        assert "this machine gives no mount namespace" in done.stdout
+        assert "this machine does not isolate them" in done.stdout
         assert "Pods were simulated: nothing was trained" in done.stdout
         assert checkout.job("paddle-cluster-job")["status"]["succeeded"] == 3
         bucket = checkout.client("s3").list_objects_v2(Bucket=checkout.output("bucket"))

@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 from sandbox.kubeapi import POD, ApiError, Kind
+from tests.sandbox import listening
 from tests.sandbox.checkout import Checkout, eventually
 
 # A pass takes a second or two: long enough to hit, and few enough to be exported soon.
@@ -139,6 +140,14 @@ def training(checkout: Checkout) -> Iterator[Training]:
     checkout.set(job={"passes": PASSES}, data={"records": RECORDS})
     with checkout.running("up") as up:
         yield Training(checkout, up)
+
+
+def test_trainers_listen_on_the_loopback_alone(training: Training) -> None:
+    training.under_way()
+    pods = {pid for pid, line in training.checkout.processes().items() if WORKER in line}
+    addresses = listening.by(pods)
+    assert addresses, "the trainers' own store is not seen"
+    assert listening.beyond_loopback(addresses) == []
 
 
 def test_trainers_may_read_pods_and_nothing_else(training: Training) -> None:

@@ -6,6 +6,7 @@ import os
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -371,6 +372,51 @@ print(server.accept()[0].recv(9).decode())
     api.request("DELETE", PERSISTENT_VOLUME.path("", namespace))
 
 
+SERVERS = """
+import socket
+v4, v6, stream, datagram = socket.AF_INET, socket.AF_INET6, socket.SOCK_STREAM, socket.SOCK_DGRAM
+def bound(family, kind, *address, only=0):
+    server = socket.socket(family, kind)
+    if family == v6:
+        server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, only)
+    if address:
+        server.bind(address)
+    if kind == stream:
+        server.listen()
+    held.append(server)
+    return server.getsockname()[0]
+held = []
+print(bound(v4, stream, "", 7000), bound(v6, stream, "::", 7001), bound(v6, stream, "::", 0, only=1), bound(v4, stream))
+print(bound(v4, datagram, "", 7000), bound(v4, datagram, "", 0), bound(v4, stream, "127.0.0.1", 0))
+import subprocess, sys
+print(subprocess.run([sys.executable, "-c", "import socket; socket.socket().bind(('', 7000))"], capture_output=True)
+    .stderr.decode().splitlines()[-1])
+print("up")
+while True:
+    held[0].accept()[0].send(b"here")
+"""
+
+
+def test_servers_on_every_address_get_the_pods(api: Api, node: NodeProcess, namespace: str) -> None:
+    told = {}
+    for name in ("one", "two"):
+        # The same port twice: a pod's servers are its own.
+        running = started(api, node, namespace, pod(name, "", command=[sys.executable, "-u", "-c", SERVERS]))
+        told[running["status"]["podIP"]] = node.log(running, "main").splitlines()[:3]
+    assert len(told) == 2
+    for address, said in told.items():
+        assert said == [
+            f"{address} ::ffff:{address} ::1 {address}",
+            # A client's datagrams go out of any address, and who names one gets it.
+            f"{address} 0.0.0.0 127.0.0.1",
+            "OSError: [Errno 98] Address already in use",
+        ]
+        with socket.create_connection((address, 7000), 5) as client:
+            assert client.recv(10) == b"here"
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", 7000), 5)
+
+
 def test_a_node_that_joins_runs_pods_at_once(api: Api, node: NodeProcess, namespace: str) -> None:
     manifest = pod("early", "echo here")
     manifest["spec"]["nodeName"] = "node-9"
@@ -458,5 +504,5 @@ def test_it_says_when_pods_cannot_run_here() -> None:
     none = "echo 0 > /proc/sys/user/max_mnt_namespaces && exec " + shlex.join(command)
     done = subprocess.run(["unshare", "-Ur", "sh", "-c", none], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert "no mount namespace" in done.stderr
+    assert "this machine does not isolate them" in done.stderr
     assert len(done.stderr.splitlines()) == 1
