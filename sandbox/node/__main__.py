@@ -11,7 +11,7 @@ import threading
 import time
 from pathlib import Path
 
-from sandbox.kubeapi import Api, KubeconfigError, load_kubeconfig
+from sandbox.kubeapi import Api, KubeconfigError, Object, load_kubeconfig
 from sandbox.node.node import Node, clean
 from sandbox.node.pod import Machine
 from sandbox.node.run import Run, start
@@ -26,8 +26,9 @@ def check() -> str:
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         log = folder / "log"
-        spec = {"argv": server, "env": {}, "cwd": "/", "hostname": "probe", "mounts": []}
-        start(folder, spec | {"address": "127.0.0.1", "log": str(log)}).wait()
+        spec: Object = {"argv": server, "env": {}, "cwd": "/", "hostname": "probe", "mounts": []}
+        spec |= {"address": "127.0.0.1", "log": str(log), "without_capabilities": True, "without_escalation": True}
+        start(folder, spec).wait()
         ended = Run(folder).ended() or {"code": 1, "error": ""}
         if ended["code"]:
             why = ended["error"] or (log.read_text().splitlines() or ["no reason given"])[-1]

@@ -24,7 +24,7 @@ _CLONE_NEWNS, _CLONE_NEWUTS, _CLONE_NEWUSER, _CLONE_NEWPID = 0x20000, 0x4000000,
 _MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = 1, 32, 4096, 16384, 1 << 18
 # Flags that a mount in a user namespace may not lose: as statvfs tells them and as mount takes them.
 _LOCKED_FLAGS = 2 | 4 | 8
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 1, 24, 38
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -47,8 +47,9 @@ def isolate() -> None:
     except PermissionError:
         _call(_libc.unshare(wanted | _CLONE_NEWUSER), "unshare")
         Path("/proc/self/setgroups").write_text("deny")
-        Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
-        Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
+        # Whoever runs the sandbox, a container is root in its own place, as in an image that names no user.
+        Path("/proc/self/uid_map").write_text(f"0 {uid} 1")
+        Path("/proc/self/gid_map").write_text(f"0 {gid} 1")
     _mount("none", "/", "", _MS_REC | _MS_PRIVATE)
 
 
@@ -99,6 +100,15 @@ def _mount_proc(place: Path) -> None:
         _mount("/proc", str(place), "", _MS_BIND | _MS_REC)
 
 
+def _confine(spec: dict[str, Any]) -> None:
+    """Give up what the container's security context does not leave it; it is gone from the program's start on."""
+    if spec["without_capabilities"]:
+        for capability in range(int(Path("/proc/sys/kernel/cap_last_cap").read_text()) + 1):
+            _call(_libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0), "dropping capabilities")
+    if spec["without_escalation"]:
+        _call(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no new privileges")
+
+
 def _become(spec: dict[str, Any], folder: Path, watcher: socket.socket) -> None:
     """In the child: be the container's process. Returns only when that cannot be."""
     try:
@@ -117,6 +127,7 @@ def _become(spec: dict[str, Any], folder: Path, watcher: socket.socket) -> None:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
             signal.signal(number, signal.SIG_DFL)
         socket.send_fds(watcher, [b"\n"], [network.hold()])
+        _confine(spec)
         os.execvpe(spec["argv"][0], spec["argv"], spec["env"])
     except OSError as problem:
         watcher.sendall(f"{spec['argv'][0]}: {problem.strerror or problem}".encode())

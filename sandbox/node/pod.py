@@ -32,6 +32,7 @@ _OBEYED = {
     "envFrom",
     "image",
     "name",
+    "securityContext",
     "terminationMessagePath",
     "terminationMessagePolicy",
     "volumeMounts",
@@ -43,7 +44,6 @@ _IGNORED = {
     "ports",
     "readinessProbe",
     "resources",
-    "securityContext",
     "startupProbe",
     "stdin",
     "tty",
@@ -227,7 +227,7 @@ class PodRunner:
             "hostname": "" if spec.get("hostNetwork") else self._hostname,
             "log": str(log / container["name"] / f"{folder.name}.log"),
             "mounts": mounts,
-        }
+        } | _confinement(container)
 
     @property
     def _hostname(self) -> str:
@@ -319,6 +319,22 @@ class PodRunner:
         if status["phase"] != self.sent.get("phase") and status["phase"] != "Pending":
             self.machine.say(f"{self._label()}: {status['phase']}")
         self.sent = status
+
+
+def _confinement(container: Object) -> Object:
+    """What a container's security context takes from it."""
+    context = container.get("securityContext") or {}
+    unknown = sorted(context.keys() - {"allowPrivilegeEscalation", "capabilities"})
+    if (dropped := context.get("capabilities") or {}) not in ({}, {"drop": ["ALL"]}):
+        unknown.append("capabilities other than drop: [ALL]")
+    if unknown:
+        raise UnsupportedError(
+            f"container {container['name']}: securityContext's {', '.join(unknown)} is not supported"
+        )
+    return {
+        "without_capabilities": bool(dropped),
+        "without_escalation": context.get("allowPrivilegeEscalation") is False,
+    }
 
 
 def delete_now(api: Api, pod: Object) -> None:

@@ -245,12 +245,13 @@ def test_model_comes_out_whole(training: Training) -> None:
     assert training.checkout.output("model") == f"s3://{bucket}/{JOB}/output/{name}/"
 
 
-def test_full_disk_of_one_trainer(training: Training) -> None:
-    mount = '[ "$JOB_COMPLETION_INDEX" != 1 ] || mount -t tmpfs -o size=64k tmpfs "$TMPDIR"'
-    command = ["sh", "-ec", f"{mount}; exec python3 {LAUNCHER}"]
+def test_no_room_for_the_data_of_one_trainer(training: Training) -> None:
+    # A container without capabilities can make no small disk; to files of 64 KiB it can be kept.
+    limit = '[ "$JOB_COMPLETION_INDEX" != 1 ] || ulimit -f 128'
+    command = ["sh", "-ec", f"{limit}; exec python3 {LAUNCHER}"]
     said = failing_up(training.checkout, passes=PASSES + 1, attempts=1, command=command)
     assert "trainer 1 could not start: " in said
-    assert "No space left on device" in said
+    assert "File too large" in said
 
 
 def test_missing_shard(training: Training) -> None:

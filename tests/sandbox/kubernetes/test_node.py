@@ -160,6 +160,17 @@ def test_an_iam_role_is_handed_out_as_eks_does(api: Api, node: NodeProcess, name
     assert '"aud":["sts.amazonaws.com"]' in log
 
 
+def test_a_container_is_root_with_the_capabilities_that_it_may_have(
+    api: Api, node: NodeProcess, namespace: str
+) -> None:
+    script = "id -u; grep -E '^(CapBnd|CapEff|NoNewPrivs)' /proc/self/status"
+    confined = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    _, log = finish(api, node, namespace, pod("confined", script, securityContext=confined))
+    assert log.split() == ["0", "CapEff:", "0" * 16, "CapBnd:", "0" * 16, "NoNewPrivs:", "1"]
+    _, log = finish(api, node, namespace, pod("free", f"{script}; mount -t tmpfs none /tmp && echo mounted"))
+    assert log.splitlines()[-2:] == ["NoNewPrivs:\t0", "mounted"]
+
+
 def test_volumes_are_where_the_pod_wants_them(api: Api, node: NodeProcess, namespace: str) -> None:
     data = {"data": {"run.sh": "echo from the map", "deep.txt": "deep"}}
     api.request("POST", CONFIG_MAP.path(namespace), {"metadata": {"name": "scripts"}} | data)
@@ -267,6 +278,8 @@ def test_what_it_cannot_do_is_said_not_skipped(api: Api, node: NodeProcess, name
     manifest["spec"]["volumes"] = [{"name": "host", "hostPath": {"path": "/"}}]
     make(api, namespace, manifest)
     make(api, namespace, pod("lifecycle", "true", lifecycle={"preStop": {"sleep": {"seconds": 1}}}))
+    make(api, namespace, pod("nobody", "true", securityContext={"runAsUser": 65534}))
+    make(api, namespace, pod("adds", "true", securityContext={"capabilities": {"drop": ["ALL"], "add": ["CHOWN"]}}))
     nothing = pod("nothing", "")
     del nothing["spec"]["containers"][0]["command"]
     make(api, namespace, nothing)
@@ -277,6 +290,8 @@ def test_what_it_cannot_do_is_said_not_skipped(api: Api, node: NodeProcess, name
 
     eventually(lambda: "hostPath is not supported" in waiting("host"))
     eventually(lambda: "lifecycle is not supported" in waiting("lifecycle"))
+    eventually(lambda: "securityContext's runAsUser is not supported" in waiting("nobody"))
+    eventually(lambda: "capabilities other than drop: [ALL] is not supported" in waiting("adds"))
     eventually(lambda: "give a command" in waiting("nothing"))
 
 
