@@ -213,8 +213,8 @@ def test_attempts_are_bounded_and_the_trainings_status_is_the_launchers(gang: Ga
 
 
 @pytest.mark.parametrize("index", [0, 1])
-def test_the_reason_is_the_failure_that_came_first_even_if_it_ended_last(gang: Gang, index: int) -> None:
-    gang.settings.update(STUB_FAIL=f"{index}:0", STUB_LINGERS="2", MAX_ATTEMPTS="1")
+def test_the_reason_is_the_failure_that_came_first_even_if_it_is_shown_last(gang: Gang, index: int) -> None:
+    gang.settings.update(STUB_FAIL=f"{index}:0", STUB_LATE=f"{index}:2", MAX_ATTEMPTS="1")
     start(gang)
     gang.wait(gang.ended, replace=False)
     lost = [other for other, trainer in enumerate(gang.all) if "stub: lost a peer" in trainer.text().splitlines()]

@@ -194,7 +194,7 @@ class Launcher:
                 self.status = status
                 words, when = training.last_words() if status else ("", None)
                 saying = f", saying: {words}" if words else ""
-                # Paddle's launcher ends seconds after its worker: the last line's time tells cause from effect.
+                # Paddle's launcher ends seconds after its worker: when that spoke last tells cause from effect.
                 self.report(trainer, status, describe_status(status) + saying, when)
             latest = read_attempt(self.settings)
             if latest.job_uid == attempt.job_uid and (latest.number > attempt.number or latest.verdict):

@@ -17,6 +17,7 @@ from pod_settings import LaunchError, Settings, say
 from volume import Attempt
 
 DEVICES = Path("/dev")
+TAIL_BYTES = 4096
 GRACE_SECONDS = 20.0  # less than the pod's own 30
 
 
@@ -95,6 +96,7 @@ class Training:
         }
         logs = settings.output / f"node_{trainer}"
         logs.mkdir(parents=True, exist_ok=True)
+        self.worker_logs = work / "log"
         self.processes: list[subprocess.Popen[bytes]] = []
         self.copiers: list[Tee] = []
         for log, command in launch_commands(settings, attempt, trainer, work).items():
@@ -106,10 +108,13 @@ class Training:
             self.copiers.append(Tee(process, logs / log, heading))
 
     def last_words(self) -> tuple[str, float]:
-        """The last line that the training printed, and when."""
+        """The last line that the training wrote, and when."""
         copier = self.copiers[-1]
         copier.join(timeout=2)
-        return copier.last, copier.when
+        # Paddle's launcher shows what its workers write when it next looks, and the end of it twice.
+        logs = self.worker_logs.glob("workerlog.*")
+        written = [log.stat().st_mtime for log in logs if last_line(log) == copier.last]
+        return copier.last, min(written, default=copier.when)
 
     def status(self) -> int | None:
         """The training's exit status; a parameter server that ends first has failed."""
@@ -165,9 +170,21 @@ class Tee(threading.Thread):
         """Print the line, and keep it if it may tell why the training ended."""
         sys.stdout.buffer.write(line)
         sys.stdout.flush()
-        text = line.decode(errors="replace").strip()
-        if text and not text.startswith("LAUNCH "):
-            self.last, self.when = text[:300], time.time()
+        if words := telling(line):
+            self.last, self.when = words, time.time()
+
+
+def telling(line: bytes) -> str:
+    """What a line may tell of why the training ended; nothing if it is paddle's launcher's own."""
+    text = line.decode(errors="replace").strip()
+    return "" if text.startswith("LAUNCH ") else text[:300]
+
+
+def last_line(log: Path) -> str:
+    """The last line of a file that tells something."""
+    with log.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
+        return next(filter(None, map(telling, reversed(file.readlines()))), "")
 
 
 def adopt_orphans() -> None:

@@ -30,9 +30,8 @@ for number in range(int(Path(resume).name[5:]) + 1 if resume else 0, passes):
     (output.parent / f"stub-{rank}.pid").write_text(str(os.getpid()))
     if os.environ.get("STUB_FAIL") == f"{rank}:{number}":
         print(f"stub: no pass {number} today")
-        if lingers := float(os.environ.get("STUB_LINGERS", "0")):
+        if "STUB_LATE" in os.environ:
             (meeting / f"{attempt}-failed").touch()
-            time.sleep(lingers)
         sys.exit(3)
     meet(f"pass{number}")
     time.sleep(float(os.environ.get("STUB_PASS_SECONDS", "0.1")))

@@ -1,7 +1,11 @@
-"""Stands in for paddle's launcher where a test is about ours: runs train.py in a session of its own, as paddle does."""
+"""Stands in for paddle's launcher where a test is about ours.
+
+As paddle does: train.py runs in a session of its own and writes to a log, which is shown late, and its end twice.
+"""
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -23,4 +27,20 @@ environment = {
 }
 Path(os.environ["OUTPUT_DIR"], f"../started-{environment['PADDLE_TRAINER_ID']}").write_text(str(time.time()))
 command = [sys.executable, "-u", given.script, *given.arguments]
-sys.exit(subprocess.Popen(command, env=environment, start_new_session=True).wait())
+log = Path(given.log_dir, "workerlog.0")
+log.parent.mkdir(parents=True, exist_ok=True)
+with log.open("wb") as output:
+    worker = subprocess.Popen(command, env=environment, stdout=output, stderr=output, start_new_session=True)
+with log.open() as output:
+    while worker.poll() is None:
+        shutil.copyfileobj(output, sys.stdout)
+        sys.stdout.flush()
+        time.sleep(0.05)
+    if worker.returncode:
+        late, _, seconds = os.environ.get("STUB_LATE", "").partition(":")
+        time.sleep(float(seconds) if late == environment["PADDLE_TRAINER_ID"] else 0)
+        shutil.copyfileobj(output, sys.stdout)
+        print("LAUNCH ERROR Container failed !!!")
+        output.seek(0)
+    shutil.copyfileobj(output, sys.stdout)
+sys.exit(worker.returncode)
