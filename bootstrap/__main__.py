@@ -40,11 +40,6 @@ def settings() -> tuple[str, list[str]]:
     return repository, list(environments)
 
 
-def trust(provider: pulumi.Input[str], subject: str) -> pulumi.Output[str]:
-    """Only GitHub's own tokens, made for AWS, for one kind of job of this repository: an exact name, no pattern."""
-    return assumed_by_subject(provider, GITHUB, subject)
-
-
 def preview_statements(partition: str, bucket: pulumi.Input[str], key: pulumi.Input[str]) -> list[Statement]:
     """What a preview asks: the program's questions to its region, the recorded state, the settings' secrets."""
     services = f"arn:{partition}:ssm:*::parameter/aws/service/global-infrastructure/regions/*"
@@ -146,7 +141,7 @@ github = aws.iam.OpenIdConnectProvider("github", url=f"https://{GITHUB}", client
 preview = aws.iam.Role(
     "preview",
     description=f"Previews on pull requests of {repository}",
-    assume_role_policy=trust(github.arn, f"repo:{repository}:pull_request"),
+    assume_role_policy=assumed_by_subject(github.arn, GITHUB, f"repo:{repository}:pull_request"),
 )
 aws.iam.RolePolicy(
     "preview-policy", role=preview.name, policy=document(*preview_statements(partition, bucket.arn, key.arn))
@@ -156,7 +151,7 @@ for stack in environments:
         f"deploy-{stack}",
         name=f"{DEPLOY_ROLE}{stack}",
         description=f"Deployments of {stack} from {repository}",
-        assume_role_policy=trust(github.arn, f"repo:{repository}:environment:{stack}"),
+        assume_role_policy=assumed_by_subject(github.arn, GITHUB, f"repo:{repository}:environment:{stack}"),
         max_session_duration=DEPLOY_HOURS * 3600,
     )
     aws.iam.RolePolicy(

@@ -18,6 +18,7 @@ import grpc
 import pytest
 
 from sandbox.plugins.aws.props import UNKNOWN
+from tests.sandbox import listening
 from tests.sandbox.aws.standin import Plugin, Refused, Resource, unfinished
 
 Aws = Callable[[str], Any]
@@ -315,9 +316,8 @@ def test_it_ends_at_once_when_the_engine_says_so(aws_config: dict[str, Any], num
 
 
 def test_it_listens_on_loopback_only(plugin: Plugin) -> None:
-    lines = [line for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]]
-    listening = [line.split()[1].split(":") for line in lines if line.split()[3] == "0A"]
-    addresses = {address for address, port in listening if int(port, 16) == plugin.port}
+    everybody = (address.split(":") for address in listening.everybody())
+    addresses = {host for host, port in everybody if int(port, 16) == plugin.port}
     assert addresses
     assert addresses <= {"0100007F", "0000000000000000FFFF00000100007F"}  # 127.0.0.1, as IPv4 or within IPv6
 

@@ -513,11 +513,29 @@ def test_a_stopped_node_leaves_no_process_and_no_mount(api: Api, node: NodeProce
     phase(api, namespace, "deaf", "Failed")
 
 
-def test_it_says_when_pods_cannot_run_here() -> None:
-    command = [sys.executable, "-m", "sandbox.node", "--check"]
-    assert subprocess.run(command, check=False).returncode == 0
-    none = "echo 0 > /proc/sys/user/max_mnt_namespaces && exec " + shlex.join(command)
-    done = subprocess.run(["unshare", "-Ur", "sh", "-c", none], capture_output=True, text=True, check=False)
+CHECK = [sys.executable, "-m", "sandbox.node", "--check"]
+NO_MOUNT_NAMESPACE = ["sh", "-c", f"echo 0 > /proc/sys/user/max_mnt_namespaces && exec {shlex.join(CHECK)}"]
+# A process can be listened to by one only.
+HELD_ALREADY = f"""
+import os
+from sandbox.node import network
+os.set_inheritable(network.hold(), True)
+os.execv({CHECK[0]!r}, {CHECK!r})
+"""
+
+
+def test_pods_can_run_here() -> None:
+    assert subprocess.run(CHECK, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [(NO_MOUNT_NAMESPACE, "(unshare: "), ([sys.executable, "-c", HELD_ALREADY], ": seccomp: Device or resource busy)")],
+    ids=["no mount namespace", "no seccomp"],
+)
+def test_it_says_why_pods_cannot_run_here(command: list[str], why: str) -> None:
+    done = subprocess.run(["unshare", "-Ur", *command], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "this machine does not isolate them" in done.stderr
+    assert why in done.stderr
     assert len(done.stderr.splitlines()) == 1
