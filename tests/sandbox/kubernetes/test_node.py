@@ -534,7 +534,7 @@ def test_pods_can_run_here() -> None:
     ids=["no mount namespace", "no seccomp"],
 )
 def test_it_says_why_pods_cannot_run_here(command: list[str], why: str) -> None:
-    done = subprocess.run(["unshare", "-Ur", *command], capture_output=True, text=True, check=False)
+    done = subprocess.run(["unshare", "-Ur", *command], capture_output=True, text=True, check=False, timeout=30)
     assert done.returncode == 1
     assert "this machine does not isolate them" in done.stderr
     assert why in done.stderr
