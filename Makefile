@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 POLICY := policy/.venv
-OURS := __main__.py infra workloads price sandbox tests bench bootstrap ci docs
+OURS := __main__.py settings infra workloads price preview bootstrap sandbox tests bench docs
 STACK ?= dev
 
 .DEFAULT_GOAL := help

@@ -3,7 +3,6 @@
 import pulumi
 
 from infra.bucket import Bucket
-from infra.checks import checked
 from infra.cluster import Cluster
 from infra.dns import Dns
 from infra.encryption import Encryption
@@ -11,6 +10,7 @@ from infra.job_roles import JobRoles
 from infra.network import Network
 from infra.provider import aws_provider
 from infra.storage import Storage
+from settings.checks import checked
 from workloads.access import Namespace
 from workloads.data_job import DataJob
 from workloads.export_job import ExportJob

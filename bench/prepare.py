@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
-SCRIPTS = Path(__file__).parents[1] / "workloads" / "trainer"
+SCRIPTS = Path(__file__).parents[1] / "workloads" / "in_pod"
 BAR, LIMIT, ROUNDS, SHARDS = 0.7, 200e6, 5, 8
 RUN = "import prepare, re; print(prepare.main(), re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1])"
 

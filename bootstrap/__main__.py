@@ -54,7 +54,7 @@ def preview_statements(partition: str, bucket: pulumi.Input[str], key: pulumi.In
 
 
 def deploy_statements(stack: str, bucket: pulumi.Input[str], key: pulumi.Input[str]) -> list[Statement]:
-    """What a deployment does to its own stack's state, besides what docs/deployer/ lets it do to AWS."""
+    """What a deployment does to its own stack's state, besides what bootstrap/deployer/ lets it do to AWS."""
     own = [pulumi.Output.concat(bucket, f"/.pulumi/*/{PROGRAM}/{stack}{end}") for end in (".json*", "/*")]
     return [
         allow("ListState", ("s3:ListBucket",), bucket),
@@ -157,7 +157,7 @@ for stack in environments:
     aws.iam.RolePolicy(
         f"deploy-{stack}-state", role=deploy.name, policy=document(*deploy_statements(stack, bucket.arn, key.arn))
     )
-    for part in sorted(file.stem for file in (PROJECT / "docs/deployer").glob("*.json")):
+    for part in sorted(file.stem for file in (PROJECT / "bootstrap/deployer").glob("*.json")):
         # Too long together to be the role's own; docs/permissions.md makes them, with the stack's names filled in.
         aws.iam.RolePolicyAttachment(
             f"deploy-{stack}-{part}",

@@ -4,7 +4,7 @@ import pulumi
 import pulumi_aws as aws
 
 from infra.iam import document, tls_only
-from infra.settings import Settings
+from settings.schema import Settings
 
 OLD_VERSIONS_DAYS = 30
 ABORTED_UPLOADS_DAYS = 7

@@ -11,8 +11,8 @@ import yaml
 from infra.encryption import Encryption
 from infra.iam import assumed_by
 from infra.network import Network
-from infra.region import Offer
-from infra.settings import Settings
+from settings.region import Offer
+from settings.schema import Settings
 
 LOG_TYPES = ("api", "audit", "authenticator", "controllerManager", "scheduler")
 LOG_DAYS = 30

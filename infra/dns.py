@@ -5,8 +5,8 @@ import pulumi_aws as aws
 
 from infra.cluster import Cluster
 from infra.network import Network
-from infra.settings import Settings
 from infra.storage import Storage
+from settings.schema import Settings
 
 TTL_SECONDS = 300
 

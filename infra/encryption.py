@@ -4,8 +4,8 @@ import pulumi
 import pulumi_aws as aws
 
 from infra.iam import Statement, allow, document
-from infra.region import Offer
-from infra.settings import Settings
+from settings.region import Offer
+from settings.schema import Settings
 
 ADMINISTER = (
     "kms:CancelKeyDeletion",

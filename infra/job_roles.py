@@ -6,9 +6,9 @@ from infra.bucket import Bucket
 from infra.cluster import Cluster
 from infra.encryption import Encryption
 from infra.iam import Statement, allow
-from infra.region import Offer
 from infra.service_account_role import ServiceAccountRole
-from infra.settings import Settings
+from settings.region import Offer
+from settings.schema import Settings
 
 DATA_ACCOUNT, EXPORT_ACCOUNT = "paddle-data", "paddle-export"
 

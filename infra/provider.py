@@ -4,7 +4,7 @@ import re
 
 import pulumi_aws as aws
 
-from infra.settings import Settings
+from settings.schema import Settings
 
 
 def aws_provider(settings: Settings) -> aws.Provider:

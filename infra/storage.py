@@ -9,9 +9,9 @@ from infra.cluster import Cluster
 from infra.encryption import Encryption
 from infra.iam import allow, document
 from infra.network import Network
-from infra.region import Offer
 from infra.service_account_role import ServiceAccountRole
-from infra.settings import Settings
+from settings.region import Offer
+from settings.schema import Settings
 
 NAME = "paddle-efs"
 NFS_PORT = 2049

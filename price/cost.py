@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from infra.settings import DEFAULT_ZONES, PROJECT, Settings, read
+from settings.schema import DEFAULT_ZONES, PROJECT, Settings, read
 
 PRICES = Path(__file__).with_name("prices.yaml")
 HOURS_A_MONTH = 730

@@ -9,18 +9,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
-from sandbox import lifecycle
+from sandbox import commands
 from sandbox.errors import SandboxError
 
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m sandbox", description="AWS and Kubernetes on this machine.")
     parser.add_argument("--stack", default="local", help="the stack to run (default: local)")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    commands.add_parser("up", help="start what does not run, then run the program")
-    commands.add_parser("down", help="destroy what the program made, then stop all: nothing is left")
-    commands.add_parser("status", help="what runs, since when, with pids and ports")
-    engine = commands.add_parser("pulumi", help="any command of the engine on the stack that runs, such as `preview`")
+    subcommands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    subcommands.add_parser("up", help="start what does not run, then run the program")
+    subcommands.add_parser("down", help="destroy what the program made, then stop all: nothing is left")
+    subcommands.add_parser("status", help="what runs, since when, with pids and ports")
+    engine = subcommands.add_parser("pulumi", help="run a Pulumi command on the running stack, such as `preview`")
     engine.add_argument("arguments", nargs=argparse.REMAINDER)
     given = parser.parse_args(arguments)
 
@@ -30,10 +30,10 @@ def main(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, interrupt)
     try:
         if given.command == "up":
-            return lifecycle.up(given.stack)
+            return commands.up(given.stack)
         if given.command == "pulumi":
-            return lifecycle.pulumi(given.stack, given.arguments or ["help"])
-        return lifecycle.down() if given.command == "down" else lifecycle.status()
+            return commands.pulumi(given.stack, given.arguments or ["help"])
+        return commands.down() if given.command == "down" else commands.status()
     except SandboxError as error:
         print(f"sandbox: {error}", file=sys.stderr)
     except KeyboardInterrupt:

@@ -36,7 +36,7 @@ def cache() -> Path:
 
 def engine() -> Path:
     """The folder of the `pulumi` command."""
-    module = HERE / "go/engine"
+    module = HERE / "engine/go"
     version = _pinned(module, "github.com/pulumi/pulumi/pkg/v3")
     linked = f"-X github.com/pulumi/pulumi/sdk/v3/go/common/version.Version={version}"
     return _go_tools("engine", module, linked, renamed={})
@@ -44,7 +44,7 @@ def engine() -> Path:
 
 def control_plane() -> Path:
     """The folder of etcd, the Kubernetes components, kubectl, kwok and kwokctl."""
-    module = HERE / "go/controlplane"
+    module = HERE / "cluster/go"
     version = _pinned(module, "k8s.io/kubernetes")
     major, minor = version.removeprefix("v").split(".")[:2]
     linked = " ".join(

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from sandbox.errors import SandboxError
+from sandbox.paths import CHECKOUT
 
 GRACE_SECONDS = 10.0
 
@@ -153,3 +154,22 @@ def must_answer(process: Process, answers: Callable[[], bool], log: Path, second
         raise SandboxError(
             f"{process.name} does not answer on 127.0.0.1:{process.port}; its log {log} ends:\n{last_lines(log)}"
         )
+
+
+def module_environment() -> dict[str, str]:
+    """The environment of a Python module of this checkout, isolated from the user's own configuration."""
+    return isolated_environment(os.environ) | {"PYTHONPATH": str(CHECKOUT), "PYTHONUNBUFFERED": "1"}
+
+
+def isolated_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """An environment less all that is the person's at AWS, Pulumi or Kubernetes."""
+    private = ("AWS_", "PULUMI_", "KUBE", "BOTO", "MOTO_")
+    kept = {key: value for key, value in environment.items() if not key.startswith(private)}
+    # No file of the person's is read either, and nobody asks for an instance's role.
+    return kept | {
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_ACCESS_KEY_ID": "sandbox",
+        "AWS_SECRET_ACCESS_KEY": "sandbox",
+    }

@@ -6,7 +6,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from infra.service_account_role import ServiceAccountRole
-from infra.settings import Settings
+from settings.schema import Settings
 
 ROLE_ANNOTATION = "eks.amazonaws.com/role-arn"
 READ = ("get", "list", "watch")

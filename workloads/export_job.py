@@ -5,7 +5,7 @@ import pulumi_kubernetes as k8s
 
 from infra.job_roles import EXPORT_ACCOUNT
 from infra.service_account_role import ServiceAccountRole
-from infra.settings import Settings
+from settings.schema import Settings
 from workloads import scripts
 from workloads.access import READ, ServiceAccount
 from workloads.job import container, job, pod

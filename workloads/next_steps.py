@@ -2,7 +2,7 @@
 
 import pulumi
 
-from infra.settings import Settings
+from settings.schema import Settings
 
 
 def next_steps(settings: Settings, model: pulumi.Input[str]) -> dict[str, pulumi.Input[str]]:

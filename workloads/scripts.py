@@ -10,7 +10,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 FOLDER = "/paddle-job"
-TRAINER = Path(__file__).parent / "trainer"
+TRAINER = Path(__file__).parent / "in_pod"
 VOLUME = "scripts"
 MOUNT: k8s.core.v1.VolumeMountArgsDict = {"name": VOLUME, "mount_path": FOLDER, "read_only": True}
 

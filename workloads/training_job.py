@@ -3,7 +3,7 @@
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra.settings import Settings
+from settings.schema import Settings
 from workloads import scripts
 from workloads.access import READ, ServiceAccount
 from workloads.data_job import DataJob

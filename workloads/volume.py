@@ -3,8 +3,8 @@
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra.settings import Settings
 from infra.storage import Storage
+from settings.schema import Settings
 
 NAME = "efsvol"
 POD_VOLUME = "efs"

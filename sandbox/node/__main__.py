@@ -11,7 +11,7 @@ import threading
 import time
 from pathlib import Path
 
-from sandbox.kubeapi import Api, KubeconfigError, Object, load_kubeconfig
+from sandbox.cluster.api import Api, KubeconfigError, Object, load_kubeconfig
 from sandbox.node.node import Node, clean
 from sandbox.node.pod import Machine
 from sandbox.node.run import Run, start

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from sandbox.kubeapi import CONFIG_MAP, SECRET, Api, Object
+from sandbox.cluster.api import CONFIG_MAP, SECRET, Api, Object
 from sandbox.node.place import NotYetError, Place, UnsupportedError, contents, field
 
 # Images are not pulled, so what their ENTRYPOINT would be is said here, by the last part of the image's name.

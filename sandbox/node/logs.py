@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-from sandbox.kubeapi import load_pair
+from sandbox.cluster.api import load_pair
 from sandbox.node.pod import Machine
 from sandbox.node.run import watched
 

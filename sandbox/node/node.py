@@ -11,7 +11,7 @@ import time
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 
-from sandbox.kubeapi import NODE, POD, STRATEGIC, ApiError, Object, UnreachableError
+from sandbox.cluster.api import NODE, POD, STRATEGIC, ApiError, Object, UnreachableError
 from sandbox.node.logs import serve_logs
 from sandbox.node.pod import Machine, PodRunner, delete_now
 from sandbox.node.run import end_processes, locks, watched

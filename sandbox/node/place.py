@@ -6,7 +6,7 @@ import base64
 import re
 from dataclasses import dataclass
 
-from sandbox.kubeapi import SECRET, Api, Kind, Object
+from sandbox.cluster.api import SECRET, Api, Kind, Object
 
 
 class NotYetError(Exception):

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox.kubeapi import POD, STRATEGIC, Api, ApiError, Object, UnreachableError
+from sandbox.cluster.api import POD, STRATEGIC, Api, ApiError, Object, UnreachableError
 from sandbox.node.container import write_json
 from sandbox.node.environment import command, variables
 from sandbox.node.place import NotYetError, Place, UnsupportedError

@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox.kubeapi import Object
+from sandbox.cluster.api import Object
 from sandbox.node.container import write_json
 
 _BACKOFF_SECONDS = 10.0

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox.kubeapi import Object, rfc3339
+from sandbox.cluster.api import Object, rfc3339
 from sandbox.node.run import Run, backoff, read_json, tail
 
 OVER = ("Succeeded", "Failed")

@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 
 from sandbox import build
-from sandbox.services import CHECKOUT
+from sandbox.paths import CHECKOUT
 
 NAMES = ("aws", "kubernetes")
 # Time for the engine to hear from the plugin's vendor; once a download is under way it may take as long as it needs.
@@ -86,7 +86,7 @@ def lay(plugins: list[Plugin], home: Path, python: Path) -> None:
 
 
 def lay_language_host(home: Path, python: Path) -> None:
-    host = CHECKOUT / "sandbox/languagehost.py"
+    host = CHECKOUT / "sandbox/engine/language_host.py"
     _script(_folder(home, "language-python-v0.0.1") / "pulumi-language-python", f'exec "{python}" "{host}"')
 
 

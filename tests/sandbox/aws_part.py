@@ -15,10 +15,12 @@ from typing import Any
 
 import yaml
 
-from sandbox import build, processes, services, stack
-from sandbox.engine import Engine
+from sandbox import build, processes
+from sandbox.cloud.emulated_aws import answers
+from sandbox.engine import stack_file
+from sandbox.engine.cli import Engine
+from sandbox.paths import CHECKOUT
 from sandbox.plugins import choice
-from sandbox.services import CHECKOUT
 
 # What lies in the cluster is left out, and with it Kubernetes.
 AWS_PART = ("--target", "**paddle:infra:**")
@@ -34,8 +36,10 @@ class AwsPart:
 
     def set(self, config: Mapping[str, Any]) -> None:
         """Give the stack these settings, and no others."""
-        settings = stack.Stack(self.engine.stack, "paddle-on-aws", {}, config)
-        stack.write(settings, self.engine.config, self.endpoint, self.engine.folder / "kubeconfig", self.engine.salt)
+        settings = stack_file.Stack(self.engine.stack, "paddle-on-aws", {}, config)
+        stack_file.write(
+            settings, self.engine.config, self.endpoint, self.engine.folder / "kubeconfig", self.engine.salt
+        )
 
     def pulumi(self, *arguments: str, program: Path = CHECKOUT) -> subprocess.CompletedProcess[str]:
         """A command of the engine to its end; what it says is in `stdout`."""
@@ -67,14 +71,14 @@ def aws_part(folder: Path, name: str) -> Iterator[AwsPart]:
     kubeconfig = {"clusters": [{"name": "none"}], "current-context": "none"}
     (folder / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
     calls = folder / "calls.jsonl"
-    command = [str(python), "-m", "sandbox.aws.server", "--port", str(port), "--calls", str(calls)]
-    environment = services.clean(os.environ) | {"PYTHONPATH": str(CHECKOUT)}
+    command = [str(python), "-m", "sandbox.cloud.server", "--port", str(port), "--calls", str(calls)]
+    environment = processes.module_environment()
     with (
         (folder / "aws.log").open("w") as log,
         subprocess.Popen(command, env=environment, stdout=log, stderr=log) as server,
     ):
         try:
-            assert processes.wait(lambda: services.answers(port), 60), (folder / "aws.log").read_text()
+            assert processes.wait(lambda: answers(port), 60), (folder / "aws.log").read_text()
             yield AwsPart(engine, f"http://127.0.0.1:{port}", calls)
         finally:
             server.terminate()

@@ -20,10 +20,19 @@ import boto3
 import yaml
 
 from sandbox import build
-from sandbox.kubeapi import Api, Kind, Object, load_kubeconfig
+from sandbox.cluster.api import Api, Kind, Object, load_kubeconfig
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PROGRAM = ("__main__.py", "Pulumi.yaml", "Pulumi.local.yaml", "constraints.txt", "infra", "workloads", "sandbox")
+PROGRAM = (
+    "__main__.py",
+    "Pulumi.yaml",
+    "Pulumi.local.yaml",
+    "constraints.txt",
+    "settings",
+    "infra",
+    "workloads",
+    "sandbox",
+)
 JOB = Kind("batch/v1", "Job", "jobs", True)
 MINUTES_FOR_ALL = 15
 

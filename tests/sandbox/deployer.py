@@ -10,7 +10,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+PROJECT = Path(__file__).resolve().parents[2]
+POLICIES = PROJECT / "bootstrap/deployer"
 ACCOUNT = "123456789012"
 
 # IAM actions that are named otherwise than the operation they stand for, or that one operation takes more of.
@@ -73,9 +74,9 @@ class Need:
 
 
 def policies(region: str, cluster: str, zone: str) -> list[Mapping[str, Any]]:
-    """The statements of docs/deployer/ with their placeholders filled in."""
+    """The statements of bootstrap/deployer/ with their placeholders filled in."""
     statements = []
-    for file in sorted((DOCS / "deployer").glob("*.json")):
+    for file in sorted(POLICIES.glob("*.json")):
         text = file.read_text()
         for word, value in {"ACCOUNT": ACCOUNT, "REGION": region, "CLUSTER": cluster, "ZONE": zone}.items():
             text = re.sub(rf"\b{word}\b", value, text)
@@ -85,7 +86,7 @@ def policies(region: str, cluster: str, zone: str) -> list[Mapping[str, Any]]:
 
 def besides() -> Mapping[str, str]:
     """The actions that the document says are needed although the sandbox sees no such call, each with its reason."""
-    rows = re.findall(r"^\| `([\w:]+)` \| (.+) \|$", (DOCS / "permissions.md").read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| `([\w:]+)` \| (.+) \|$", (PROJECT / "docs/permissions.md").read_text(), re.MULTILINE)
     return dict(rows)
 
 

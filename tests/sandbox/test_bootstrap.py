@@ -13,7 +13,7 @@ from typing import Any
 import boto3
 import pytest
 
-from sandbox.services import CHECKOUT
+from sandbox.paths import CHECKOUT
 from tests.sandbox.aws_part import AwsPart, aws_part
 from tests.sandbox.deployer import ACCOUNT, Need, allowed
 from tests.sandbox.inventory import inventory
@@ -110,7 +110,7 @@ class Account:
 @pytest.fixture(scope="module")
 def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
     folder = tmp_path_factory.mktemp("account")
-    for name in ("bootstrap", "docs", "infra"):
+    for name in ("bootstrap", "infra", "settings"):
         shutil.copytree(CHECKOUT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "stack").mkdir()
     (folder / "stack/Pulumi.yaml").write_text("{name: paddle-on-aws, runtime: python}")
@@ -119,7 +119,7 @@ def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
     )
     with aws_part(folder / "sandbox", "account") as part:
         made = Account(folder, part, {})
-        for file in sorted((CHECKOUT / "docs/deployer").glob("*.json")):
+        for file in sorted((CHECKOUT / "bootstrap/deployer").glob("*.json")):
             name = f"paddle-deployer-dev-{file.stem}"
             made.client("iam").create_policy(PolicyName=name, PolicyDocument=file.read_text())
         made = Account(folder, part, inventory(made.client))

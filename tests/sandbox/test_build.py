@@ -96,7 +96,7 @@ def test_go_that_is_too_old_is_passed_over(tmp_path: Path, monkeypatch: pytest.M
     for version, used in {"go1.99.1": True, "go1.20.3": False}.items():
         go.write_text(f"#!/bin/sh\necho {version}\n")
         go.chmod(0o755)
-        assert (build.go(build.HERE / "go/engine") == go) is used
+        assert (build.go(build.HERE / "engine/go") == go) is used
 
 
 def test_built_tools_say_the_pinned_versions(cached: None) -> None:

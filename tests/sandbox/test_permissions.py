@@ -9,7 +9,7 @@ import boto3
 import pytest
 
 from tests.sandbox.aws_part import AWS_PART, AwsPart, aws_part
-from tests.sandbox.deployer import DOCS, Need, allowed, besides, needs, policies
+from tests.sandbox.deployer import POLICIES, Need, allowed, besides, needs, policies
 
 REGION, CLUSTER, ZONE = "us-west-2", "paddle-cluster", "paddle"
 OURS = "paddle-on-aws:"
@@ -124,5 +124,5 @@ def test_no_action_has_a_wildcard_and_resources_are_narrow_where_aws_allows_it()
 
 
 def test_each_file_fits_into_a_managed_policy() -> None:
-    for file in (DOCS / "deployer").glob("*.json"):
+    for file in POLICIES.glob("*.json"):
         assert len(re.sub(r"\s", "", file.read_text())) <= 6144, file.name

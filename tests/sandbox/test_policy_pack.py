@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.services import CHECKOUT
+from sandbox.paths import CHECKOUT
 from tests.sandbox.aws_part import AwsPart, aws_part
 from tests.unit.program import config_of
 

@@ -16,12 +16,23 @@ import boto3
 import pytest
 import yaml
 
-from sandbox.services import CHECKOUT
+from sandbox.paths import CHECKOUT
 from tests.sandbox.aws_part import AWS_PART, AwsPart, aws_part
 from tests.sandbox.deployer import allowed, needs
 from tests.unit.program import config_of
 
-PROGRAM = ("__main__.py", "Pulumi.yaml", "bootstrap", "ci", "docs", "infra", "policy", "price", "workloads")
+PROGRAM = (
+    "__main__.py",
+    "Pulumi.yaml",
+    "bootstrap",
+    "preview",
+    "docs",
+    "infra",
+    "policy",
+    "price",
+    "settings",
+    "workloads",
+)
 SECRET = "s3://a-bucket-that-nobody/may-know"
 # A cluster that the runner cannot reach, as one with a narrow apiAccessCidrs.
 UNREACHABLE = {
@@ -65,7 +76,7 @@ class Project:
             assert before.count(old) == 1, f"{file} has changed: {old}"
             written.write_text(written.read_text().replace(old, new))
         try:
-            done = self.run(sys.executable, "-m", "ci.preview", "dev", "--base", "HEAD", "--commit", "abc1234")
+            done = self.run(sys.executable, "-m", "preview.run", "dev", "--base", "HEAD", "--commit", "abc1234")
         finally:
             written.write_text(before)
         assert done.stdout, done.stderr
@@ -150,7 +161,7 @@ def test_the_preview_role_may_ask_what_a_preview_asks_and_no_more(project: Proje
     """What it asks of AWS; test_bootstrap.py holds the role to what it asks of the state."""
     aws = {"endpoint_url": project.part.endpoint, "aws_access_key_id": "bootstrap", "aws_secret_access_key": "x"}
     iam = boto3.client("iam", region_name="us-west-2", **aws)
-    for file in sorted((project.folder / "docs/deployer").glob("*.json")):
+    for file in sorted((project.folder / "bootstrap/deployer").glob("*.json")):
         iam.create_policy(PolicyName=f"paddle-deployer-dev-{file.stem}", PolicyDocument=file.read_text())
     config = yaml.safe_load((project.folder / "Pulumi.dev.yaml").read_text())["config"]
     settings = {key: value for key, value in config.items() if key.startswith("aws:")}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.kubeapi import NODE, POD, ApiError
+from sandbox.cluster.api import NODE, POD, ApiError
 from tests.sandbox.checkout import JOB, Checkout, eventually
 from tests.sandbox.inventory import inventory
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from sandbox.kubeapi import POD, ApiError, Kind
+from sandbox.cluster.api import POD, ApiError, Kind
 from tests.sandbox import listening
 from tests.sandbox.checkout import Checkout, eventually
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from docs.graph import drawing, read
-from infra.settings import PROJECT
+from settings.schema import PROJECT
 from tests.unit.conftest import RunStack
 
 AGAIN = "draw it again: docs/architecture.md says how"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.settings import PROJECT
 from sandbox import build
+from settings.schema import PROJECT
 
 FOLDER = PROJECT / ".github/workflows"
 FILES = sorted(path.name for path in FOLDER.glob("*.yml"))
@@ -137,8 +137,8 @@ def test_the_tests_are_all_of_them() -> None:
 
 def test_a_preview_is_told_whether_it_succeeds_or_not() -> None:
     preview, comment = jobs()["preview.yml", "preview"]["steps"][-2:]
-    assert '.venv/bin/python -m ci.preview "$STACK" ' in preview["run"]
-    assert 'python3 -m ci.comment "$NUMBER"' in comment["run"]
+    assert '.venv/bin/python -m preview.run "$STACK" ' in preview["run"]
+    assert 'python3 -m preview.comment "$NUMBER"' in comment["run"]
     assert comment["if"] == f"always() && steps.{preview['id']}.outcome != 'skipped'"
     written, read = (re.findall(r'[<>] ("\S+")', step["run"]) for step in (preview, comment))
     assert written == read

@@ -9,7 +9,7 @@ for name in [each for each in os.environ if each.startswith("AWS_")]:
     del os.environ[name]
 os.environ["AWS_CONFIG_FILE"] = os.environ["AWS_SHARED_CREDENTIALS_FILE"] = os.devnull
 
-from sandbox.plugins.aws.server import serve  # noqa: E402
+from sandbox.plugins.aws.provider import serve  # noqa: E402
 
 
 def main() -> None:

@@ -20,11 +20,11 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 from botocore.parsers import ResponseParserError
 
+from sandbox.cloud.services import SERVICES
 from sandbox.plugins.aws.props import State, Unknown
 
 T = TypeVar("T")
 
-SERVICES = frozenset({"autoscaling", "ec2", "efs", "eks", "iam", "kms", "logs", "route53", "s3", "ssm", "sts"})
 FLAGS = frozenset(
     {
         "s3UsePathStyle",

@@ -1,21 +1,22 @@
-"""Writes docs/stand-ins-aws.md from the table: `python -m sandbox.plugins.aws.document`."""
+"""Writes docs/emulated-aws-provider.md from the table: `python -m sandbox.plugins.aws.document`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from sandbox.plugins.aws.cloud import SERVICES, SETTINGS
+from sandbox.cloud.services import SERVICES
+from sandbox.plugins.aws.cloud import SETTINGS
 from sandbox.plugins.aws.invokes import INVOKES
 from sandbox.plugins.aws.props import REPLACES, REQUIRED, Prop
 from sandbox.plugins.aws.table import ROWS
 
-PAGE = Path(__file__).resolve().parents[3] / "docs/stand-ins-aws.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs/emulated-aws-provider.md"
 INTRODUCTION = """\
 # What stands in for AWS and its plugin
 
-The sandbox's AWS is moto's server on 127.0.0.1 (`sandbox/aws/server.py`), with what moto lacks or answers otherwise
-than AWS put right at its start, a file a service, in `sandbox/aws/mends/`. No cluster, node or disk is behind it.
+The sandbox's AWS is moto's server on 127.0.0.1 (`sandbox/cloud/server.py`), with what moto lacks or answers otherwise
+than AWS put right at its start, a file a service, in `sandbox/cloud/patches/`. No cluster, node or disk is behind it.
 
 The sandbox runs the published `pulumi-resource-aws` where it can be had. Otherwise `sandbox/plugins/aws` answers the
 engine in its place, and says so. It knows the types below and refuses any other type, property, setting or function.

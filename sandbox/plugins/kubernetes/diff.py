@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sandbox.kubeapi import Object
+from sandbox.cluster.api import Object
 from sandbox.plugins.kubernetes.values import UNKNOWN
 
 Path = tuple[str | int, ...]

@@ -15,7 +15,7 @@ import grpc
 from google.protobuf import any_pb2, empty_pb2
 from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc, plugin_pb2, provider_pb2, provider_pb2_grpc, status_pb2
 
-from sandbox.kubeapi import APPLY, Api, ApiError, Kind, KubeconfigError, Object, UnreachableError, load_kubeconfig
+from sandbox.cluster.api import APPLY, Api, ApiError, Kind, KubeconfigError, Object, UnreachableError, load_kubeconfig
 from sandbox.plugins.kubernetes import annotation, awaits, diff, schema
 from sandbox.plugins.kubernetes.values import (
     UNKNOWN,

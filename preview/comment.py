@@ -1,0 +1,83 @@
+"""Keeps one comment a stack on a pull request: `python -m preview.comment NUMBER < comment.md`.
+
+The comment's first line is its marker. GITHUB_TOKEN, GITHUB_REPOSITORY and GITHUB_API_URL come from the workflow.
+"""
+
+import argparse
+import json
+import os
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+PAGE = 100
+SECONDS = 30
+
+
+@dataclass(frozen=True)
+class GitHub:
+    api: str
+    repository: str
+    token: str
+
+    def upsert(self, number: int, body: str) -> str:
+        """Update the comment that starts with the same line, or make it; the comment's address."""
+        marker = body.partition("\n")[0]
+        issue = f"/repos/{self.repository}/issues"
+        for comment in self._comments(f"{issue}/{number}/comments"):
+            # Anybody can write the marker, and would own what we then put there.
+            if comment["body"].startswith(marker) and comment["user"]["type"] == "Bot":
+                return str(self._ask("PATCH", f"{issue}/comments/{comment['id']}", {"body": body})["html_url"])
+        return str(self._ask("POST", f"{issue}/{number}/comments", {"body": body})["html_url"])
+
+    def _comments(self, path: str) -> Iterator[dict[str, Any]]:
+        for page in count(1):
+            found = self._ask("GET", f"{path}?per_page={PAGE}&page={page}")
+            yield from found
+            if len(found) < PAGE:
+                return
+
+    def _ask(self, method: str, path: str, content: object = None) -> Any:
+        request = urllib.request.Request(
+            self.api + path,
+            method=method,
+            data=None if content is None else json.dumps(content).encode(),
+            headers={
+                "Accept": "application/vnd.github+json",
+                "Authorization": f"Bearer {self.token}",
+                "Content-Type": "application/json",
+                "X-GitHub-Api-Version": "2022-11-28",
+            },
+        )
+        with urllib.request.urlopen(request, timeout=SECONDS) as reply:
+            return json.load(reply)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m preview.comment", description=__doc__)
+    parser.add_argument("number", type=int, help="the pull request's number")
+    number, body = parser.parse_args().number, sys.stdin.read()
+    if not body.startswith("<!--"):
+        raise SystemExit("there is no comment to post: the preview ended before it wrote one, and said why above")
+    try:
+        github = GitHub(*(os.environ[name] for name in ("GITHUB_API_URL", "GITHUB_REPOSITORY", "GITHUB_TOKEN")))
+        print(github.upsert(number, body))
+    except KeyError as error:
+        raise SystemExit(f"{error.args[0]} is not set: the workflow gives it, so run this there") from None
+    except urllib.error.HTTPError as error:
+        why = error.read().decode(errors="replace")[:300]
+        raise SystemExit(
+            f"GitHub refused the comment on #{number}: {error.code} {why}; the job needs `pull-requests: write`"
+        ) from None
+    except OSError as error:
+        raise SystemExit(
+            f"GitHub could not be reached for the comment on #{number}: {error}; run the job again"
+        ) from None
+
+
+if __name__ == "__main__":
+    main()

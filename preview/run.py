@@ -1,0 +1,99 @@
+"""Previews one stack for a pull request: `python -m preview.run STACK` prints the comment's Markdown.
+
+Ends with 1 when the preview failed or a mandatory policy does not hold.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from preview.report import redact, render, summarise, without
+from price.cost import PriceError, difference, estimate, stack_settings, summary
+
+PROJECT = Path(__file__).parent.parent
+POLICY = "policy"
+
+
+def preview(stack: str) -> tuple[int, list[dict[str, Any]], str, str]:
+    """Run the engine: its exit code, its events, the diff, and what it complained of."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "events.json"
+        command = ["pulumi", "preview", "--stack", stack, "--policy-pack", POLICY, "--diff", "--event-log", str(log)]
+        # The engine takes --event-log only from those who ask for its debugging commands.
+        environment = {**os.environ, "PULUMI_DEBUG_COMMANDS": "true"}
+        done = subprocess.run(
+            [*command, "--non-interactive", "--color", "never"],
+            cwd=PROJECT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        events = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+    return done.returncode, events, done.stdout, done.stderr
+
+
+def secret_values(encrypted: Any, plain: Any) -> Iterator[str]:
+    """The plain values of all that is `secure:` in a stack file, however deep."""
+    if isinstance(encrypted, Mapping) and set(encrypted) == {"secure"}:
+        yield plain if isinstance(plain, str) else json.dumps(plain)
+    elif isinstance(encrypted, Mapping) and isinstance(plain, Mapping):
+        for key, value in encrypted.items():
+            yield from secret_values(value, plain.get(key))
+    elif isinstance(encrypted, list) and isinstance(plain, list):
+        for value, shown in zip(encrypted, plain, strict=False):
+            yield from secret_values(value, shown)
+
+
+def secrets(stack: str) -> list[str]:
+    """What the settings keep secret: the program reads them as plain text, so the engine cannot hide them all."""
+    encrypted = yaml.safe_load((PROJECT / f"Pulumi.{stack}.yaml").read_text()).get("config") or {}
+    if not any(secret_values(encrypted, encrypted)):
+        return []
+    command = ["pulumi", "config", "--stack", stack, "--show-secrets", "--json"]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"the secrets of stack {stack} cannot be read, so nothing is shown: {done.stderr.strip()}")
+    shown = {key: entry.get("objectValue", entry.get("value")) for key, entry in json.loads(done.stdout).items()}
+    return list(secret_values(encrypted, shown))
+
+
+def price(stack: str, base: str) -> str:
+    """What the stack costs, against what it cost at the base."""
+    try:
+        after = estimate(stack_settings(stack))
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("Pulumi.yaml", f"Pulumi.{stack}.yaml"):
+                done = subprocess.run(["git", "show", f"{base}:{name}"], cwd=PROJECT, capture_output=True, check=False)
+                if done.returncode:
+                    return f"{summary(after)}; nothing to compare with"
+                (Path(folder) / name).write_bytes(done.stdout)
+            return difference(estimate(stack_settings(stack, Path(folder))), after)
+    except PriceError as error:
+        return f"unknown: {error}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m preview.run", description=__doc__)
+    parser.add_argument("stack")
+    parser.add_argument("--base", default="", help="the commit to compare the price with")
+    parser.add_argument("--commit", default="", help="the commit to name in the comment")
+    given = parser.parse_args()
+    hidden = secrets(given.stack)
+    exit_code, events, diff, complaint = preview(given.stack)
+    found = without(hidden, summarise(events, exit_code, complaint))
+    cost = redact(price(given.stack, given.base), hidden)
+    print(render(given.stack, given.commit, found, cost, redact(diff, hidden)), end="")
+    sys.exit(not found.passed)
+
+
+if __name__ == "__main__":
+    main()

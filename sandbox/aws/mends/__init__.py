@@ -1,8 +1,0 @@
-"""What moto lacks or answers otherwise than AWS, put right before its server starts. Each mend could go upstream."""
-
-from sandbox.aws.mends import ec2, efs, eks, iam, kms, route53, s3, ssm
-
-
-def apply() -> None:
-    for mend in (ec2, efs, eks, iam, kms, route53, s3, ssm):
-        mend.apply()

@@ -1,0 +1,271 @@
+"""Kubernetes on this machine: etcd, API server, scheduler and controllers as plain processes, started by kwokctl."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from sandbox import processes
+from sandbox.cluster.api import APPLY, NODE, SERVICE_ACCOUNT, Api, ApiError, UnreachableError, load_kubeconfig
+from sandbox.errors import SandboxError
+
+CLUSTER = "sandbox"
+SECONDS_TO_START = 60
+TRIES = 3
+PORTS = ("kubeApiserver", "etcd", "etcdPeer", "kubeControllerManager", "kubeScheduler", "kwokController")
+LEADERS = ("kube-controller-manager", "kube-scheduler")
+# One Stage of our own replaces all of kwok's: these say all that a node does, and pods are left to sandbox.node.
+NODE_STATUS = """
+phase: Running
+conditions:
+{{ range NodeConditions }}
+- {type: {{ .type }}, status: {{ .status | Quote }}, reason: {{ .reason }}, message: {{ .message | Quote }},
+   lastHeartbeatTime: {{ Now | Quote }}, lastTransitionTime: {{ $.metadata.creationTimestamp | Quote }}}
+{{ end }}
+capacity: {cpu: "64", memory: 256Gi, ephemeral-storage: 256Gi, pods: "110"}
+allocatable: {cpu: "64", memory: 256Gi, ephemeral-storage: 256Gi, pods: "110"}
+addresses:
+- {type: InternalIP, address: {{ index .metadata.annotations "sandbox/address" | Quote }}}
+nodeInfo:
+  {architecture: amd64, operatingSystem: linux, kubeletVersion: kwok, kernelVersion: "", osImage: "", machineID: "",
+   bootID: "", systemUUID: "", containerRuntimeVersion: "", kubeProxyVersion: ""}
+"""
+READY = '.status.conditions.[] | select( .type == "Ready" ) | .status'
+
+
+@dataclass(frozen=True)
+class Node:
+    """A worker as the scheduler sees it; its pods live in 127.<network>.<number>.0/24."""
+
+    number: int
+    zone: str
+    instance_type: str
+    network: int = 64
+
+    @property
+    def name(self) -> str:
+        return f"node-{self.number}"
+
+    def manifest(self) -> dict[str, Any]:
+        labels = {
+            "kubernetes.io/hostname": self.name,
+            "kubernetes.io/os": "linux",
+            "kubernetes.io/arch": "amd64",
+            "topology.kubernetes.io/zone": self.zone,
+            "topology.kubernetes.io/region": self.zone[:-1],
+            "node.kubernetes.io/instance-type": self.instance_type,
+        }
+        annotations = {"kwok.x-k8s.io/node": "fake", "sandbox/address": f"127.{self.network}.{self.number}.254"}
+        return {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": self.name, "annotations": annotations, "labels": labels},
+            "spec": {"podCIDR": f"127.{self.network}.{self.number}.0/24"},
+        }
+
+
+@dataclass(frozen=True)
+class ControlPlane:
+    """The control plane of one checkout; all that it writes lies in `folder`."""
+
+    folder: Path
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.folder / "kubeconfig"
+
+    @property
+    def port(self) -> int:
+        config = yaml.safe_load(self.kubeconfig.read_text())
+        return int(config["clusters"][0]["cluster"]["server"].rpartition(":")[2])
+
+    @property
+    def _cluster(self) -> Path:
+        return self.folder / "clusters" / CLUSTER
+
+    def up(self, binaries: Path, simulate_pods: bool) -> str:
+        """Bring it to answer, whatever state it is in; says what was done."""
+        if self.kubeconfig.exists():
+            if self.answers() and not self.dead():
+                return "runs already"
+            self.restart(binaries)
+            self._await("its API server does not answer", self.answers)
+            return "was partly dead, is restarted"
+        for _ in range(TRIES):
+            self.down()
+            self.folder.mkdir(parents=True)
+            config = self.folder / "kwok-config.yaml"
+            config.write_text(yaml.safe_dump_all(_config(binaries, simulate_pods), sort_keys=False))
+            # An empty --kubeconfig keeps kwokctl away from the person's own.
+            self._kwokctl(binaries, "create", "--config", str(config), "--kubeconfig", "")
+            processes.wait(lambda: self._answers_kwokctl() or bool(self.dead()), SECONDS_TO_START)
+            # Between its choice and its use somebody else may have taken a port; then one component ends at once.
+            if not self.dead():
+                break
+        self._await("its API server does not answer", self._answers_kwokctl)
+        self._await(
+            "the namespace `default` gets no service account",
+            lambda: self._api(self._written).find(SERVICE_ACCOUNT, "default", "default") is not None,
+        )
+        self._write_kubeconfig()
+        return "started"
+
+    def restart(self, binaries: Path) -> None:
+        """Start the components that run no more."""
+        for component in self.dead():
+            # kwokctl takes a zombie, or whoever has the pid now, for the component.
+            (self._cluster / "pids" / f"{component}.pid").unlink()
+        self._kwokctl(binaries, "start")
+
+    def down(self) -> None:
+        """End every component and remove what they wrote."""
+        ours = {name: pid for name, pid in self.pids().items() if processes.runs(pid, str(self.folder))}
+        for ending in (signal.SIGTERM, signal.SIGKILL):
+            for pid in ours.values():
+                if processes.runs(pid, str(self.folder)):
+                    os.kill(pid, ending)
+            if processes.wait(lambda: not any(processes.birth(pid) for pid in ours.values()), 5):
+                break
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def set_nodes(self, nodes: Sequence[Node]) -> None:
+        """Have exactly these nodes."""
+        api = self._api(self.kubeconfig)
+        for node in nodes:
+            query = {"fieldManager": "sandbox", "force": "true"}
+            api.request("PATCH", NODE.path(name=node.name), node.manifest(), query, APPLY)
+        wanted = {node.name for node in nodes}
+        for present in api.list(NODE):
+            if present["metadata"]["name"] not in wanted:
+                api.request("DELETE", NODE.path(name=present["metadata"]["name"]))
+        self._await("its nodes are not ready", lambda: all(_is_ready(node) for node in api.list(NODE)))
+
+    def remove(self, manifest: Mapping[str, Any]) -> None:
+        """Delete an object, and what it owns, if it is there."""
+        api = self._api(self.kubeconfig)
+        kind = api.kind(manifest["apiVersion"], manifest["kind"])
+        name, namespace = manifest["metadata"]["name"], manifest["metadata"].get("namespace", "")
+        if kind is None or api.find(kind, namespace, name) is None:
+            return
+        api.request("DELETE", kind.path(namespace, name), {"propagationPolicy": "Foreground"})
+        self._await(f"{manifest['kind']} {name} does not go", lambda: api.find(kind, namespace, name) is None)
+
+    def pids(self) -> dict[str, int]:
+        """Each component that was started, by its pid."""
+        return {file.stem: int(file.read_text()) for file in sorted((self._cluster / "pids").glob("*.pid"))}
+
+    def started(self, component: str) -> float:
+        return (self._cluster / "pids" / f"{component}.pid").stat().st_mtime
+
+    def dead(self) -> list[str]:
+        """Components that were started and run no more."""
+        return [name for name, pid in self.pids().items() if not processes.runs(pid, str(self.folder))]
+
+    def answers(self) -> bool:
+        return _ready(self._api(self.kubeconfig))
+
+    @property
+    def _written(self) -> Path:
+        return self._cluster / "kubeconfig.yaml"
+
+    def _answers_kwokctl(self) -> bool:
+        return self._written.exists() and _ready(self._api(self._written))
+
+    def _write_kubeconfig(self) -> None:
+        """A kubeconfig that stands alone; kwokctl's own names its certificates by path."""
+        config = yaml.safe_load(self._written.read_text())
+        for entry in (config["clusters"][0]["cluster"], config["users"][0]["user"]):
+            for key in [key for key in entry if key.startswith(("certificate-authority", "client-"))]:
+                entry[f"{key}-data"] = base64.b64encode(Path(entry.pop(key)).read_bytes()).decode()
+        new = self.folder / "kubeconfig.new"
+        new.touch(mode=0o600)
+        new.write_text(yaml.safe_dump(config))
+        new.replace(self.kubeconfig)
+
+    def _api(self, kubeconfig: Path) -> Api:
+        return Api(load_kubeconfig(str(kubeconfig)))
+
+    def _await(self, otherwise: str, done: Callable[[], bool]) -> None:
+        if not processes.wait(done, SECONDS_TO_START):
+            log = self._cluster / "logs/kube-apiserver.log"
+            raise SandboxError(f"Kubernetes: {otherwise}; {log} ends:\n{processes.last_lines(log)}")
+
+    def _kwokctl(self, binaries: Path, verb: str, *arguments: str) -> None:
+        command = [str(binaries / "kwokctl"), verb, "cluster", "--name", CLUSTER, *arguments]
+        env = os.environ | {"KWOK_WORKDIR": str(self.folder), "HOME": str(self.folder), "KUBECONFIG": os.devnull}
+        done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+        if done.returncode:
+            raise SandboxError(f"`kwokctl {verb} cluster` failed: {_message(done.stderr)}")
+
+
+def _config(binaries: Path, simulate_pods: bool) -> list[Mapping[str, Any]]:
+    """No KwokConfiguration: one that says a part loses the defaults of the rest, and nodes stay NotReady."""
+    components = {
+        "etcd": "etcd",
+        "kubeApiserver": "kube-apiserver",
+        "kubeControllerManager": "kube-controller-manager",
+        "kubeScheduler": "kube-scheduler",
+        "kubectl": "kubectl",
+        "kwokController": "kwok",
+    }
+    options = {f"{component}Binary": str(binaries / name) for component, name in components.items()}
+    # kwokctl would count down from one number, and so would another checkout's at the same moment.
+    ports = {f"{component}Port": port for component, port in zip(PORTS, processes.free_ports(len(PORTS)), strict=True)}
+    # There is one of each to lead; as candidates they would end, for good, when the API server is silent for 10 s.
+    alone = [{"key": "leader-elect", "value": "false"}]
+    kwokctl = {
+        "apiVersion": "config.kwok.x-k8s.io/v1alpha1",
+        "kind": "KwokctlConfiguration",
+        "options": {"runtime": "binary", "bindAddress": "127.0.0.1", **options, **ports},
+        "componentsPatches": [{"name": name, "extraArgs": alone} for name in LEADERS],
+    }
+    if simulate_pods:
+        return [kwokctl]
+    return [kwokctl, _stage("node-initialize", "NotIn", 0), _stage("node-heartbeat-with-lease", "In", 600_000)]
+
+
+def _stage(name: str, ready_operator: str, delay: int) -> Mapping[str, Any]:
+    return {
+        "apiVersion": "kwok.x-k8s.io/v1alpha1",
+        "kind": "Stage",
+        "metadata": {"name": name},
+        "spec": {
+            "resourceRef": {"apiGroup": "v1", "kind": "Node"},
+            "selector": {"matchExpressions": [{"key": READY, "operator": ready_operator, "values": ["True"]}]},
+            "delay": {"durationMilliseconds": delay},
+            "next": {"statusTemplate": NODE_STATUS},
+        },
+    }
+
+
+def _ready(api: Api) -> bool:
+    try:
+        api.request("GET", "/api/v1/namespaces/default")
+    except (ApiError, UnreachableError, OSError):
+        return False
+    return True
+
+
+def _is_ready(node: Mapping[str, Any]) -> bool:
+    conditions = node.get("status", {}).get("conditions", [])
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
+
+
+def _message(stderr: str) -> str:
+    """The last thing that kwokctl said; it says it in JSON."""
+    last = next(reversed(stderr.strip().splitlines()), "(it said nothing)")
+    try:
+        told = json.loads(last)
+        return str(told.get("err") or told.get("msg") or last)
+    except ValueError:
+        return last

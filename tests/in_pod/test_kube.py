@@ -1,0 +1,168 @@
+"""The API client against a server with a CA of its own: pages, watches, and what goes wrong with them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import kube
+import pytest
+
+from tests.in_pod.api import FakeApi, make_certificate, make_pod
+
+PATH = "/api/v1/namespaces/default/pods"
+
+
+class Following:
+    """A follow() in a thread, and what it last yielded and told; stopped with its test."""
+
+    def __init__(self, api: FakeApi) -> None:
+        self.api = api
+        self.names: set[str] = set()
+        self.told: list[str] = []
+        self.stopped = False
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        for objects in kube.follow(PATH, {"labelSelector": "job-name=job"}, self.told.append):
+            self.names = set(objects)
+            if self.stopped:
+                return
+
+    def stop(self) -> None:
+        """A last change lets it see that it is stopped."""
+        self.stopped = True
+        add(self.api, 1)
+        self.thread.join(30)
+        assert not self.thread.is_alive()
+
+    def wait_for(self, names: set[str], seconds: float = 30) -> None:
+        """Until it knows just these."""
+        deadline = time.monotonic() + seconds
+        while self.names != names:
+            assert time.monotonic() < deadline, f"{self.names} is not {names}; told {self.told}"
+            time.sleep(0.01)
+
+
+@pytest.fixture
+def following(api: FakeApi) -> Iterator[Following]:
+    """It follows from the start of the test to its end."""
+    follower = Following(api)
+    yield follower
+    follower.stop()
+
+
+def add(api: FakeApi, count: int) -> set[str]:
+    """So many more pods; all names."""
+    for index in range(count):
+        api.put(make_pod("job", index, f"127.64.1.{index % 250}"))
+    return set(api.objects)
+
+
+def watches(api: FakeApi) -> list[dict[str, str]]:
+    """The watch requests so far."""
+    return [query for query in api.requests if query.get("watch")]
+
+
+def test_a_long_list_is_read_in_pages(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kube, "PAGE", 4)
+    names = add(api, 10)
+    objects, version = kube.list_all(PATH, {"labelSelector": "job-name=job"})
+    assert set(objects) == names
+    assert version == str(api.version)
+    assert [query["limit"] for query in api.requests] == ["4", "4", "4"]
+    assert all(query["labelSelector"] == "job-name=job" for query in api.requests)
+
+
+def test_changes_come_by_one_watch(api: FakeApi, following: Following) -> None:
+    names = add(api, 2)
+    following.wait_for(names)
+    names = add(api, 3)
+    following.wait_for(names)
+    gone = sorted(names)[0]
+    api.delete(gone)
+    following.wait_for(names - {gone})
+    assert len(api.requests) == 2, "one list, one watch"
+
+
+def test_a_watch_cut_off_goes_on_where_it_was(api: FakeApi, following: Following) -> None:
+    following.wait_for(add(api, 2))
+    for _ in range(3):
+        api.disconnect()
+        following.wait_for(add(api, 1))
+    assert sum(not query.get("watch") for query in api.requests) == 1, "no second list"
+
+
+def test_410_at_the_start_and_in_the_middle_of_a_watch_lists_again(api: FakeApi, following: Following) -> None:
+    following.wait_for(add(api, 2))
+    names = set(api.objects)
+    gone = sorted(names)[0]
+    api.delete(gone)
+    following.wait_for(names - {gone})
+    with api.changed:
+        api.objects.pop(sorted(api.objects)[0])
+        api.version += 1
+        api.forget()
+        api.changed.notify_all()
+    following.wait_for(set(api.objects))
+    api.stop()
+    add(api, 2)
+    api.forget()
+    api.start()
+    following.wait_for(set(api.objects))
+
+
+def test_410_between_pages_lists_again(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kube, "PAGE", 2)
+    names = add(api, 5)
+    page = api.page
+
+    def forget_once(handler: Any, query: dict[str, str]) -> None:
+        if "continue" in query and not api.oldest:
+            api.version += 1
+            api.forget()
+        page(handler, query)
+
+    monkeypatch.setattr(api, "page", forget_once)
+    following = Following(api)
+    following.wait_for(names)
+    following.stop()
+    assert sum("continue" not in query for query in api.requests if not query.get("watch")) == 2
+
+
+def test_a_server_that_comes_back_is_followed_again(api: FakeApi, following: Following) -> None:
+    following.wait_for(add(api, 1))
+    api.stop()
+    names = add(api, 2)
+    time.sleep(2)
+    assert any("the API server does not answer" in told for told in following.told)
+    api.start()
+    following.wait_for(names)
+
+
+def test_the_token_is_read_anew_for_each_request(api: FakeApi, account: Path) -> None:
+    kube.list_all(PATH, {})
+    api.tokens = {"second"}
+    with pytest.raises(kube.ApiError, match="401 Unauthorized"):
+        kube.list_all(PATH, {})
+    (account / "token").write_text("second\n")
+    kube.list_all(PATH, {})
+
+
+def test_a_server_that_the_ca_did_not_sign_is_refused(api: FakeApi, account: Path, tmp_path: Path) -> None:
+    make_certificate(tmp_path / "other")
+    (account / "ca.crt").write_bytes((tmp_path / "other" / "ca.crt").read_bytes())
+    with pytest.raises(OSError, match="certificate verify failed"):
+        kube.list_all(PATH, {})
+    assert not api.requests, "the token was not sent"
+
+
+def test_a_server_of_another_name_is_refused(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "localhost")
+    with pytest.raises(OSError, match="Hostname mismatch"):
+        kube.list_all(PATH, {})
+    assert not api.requests

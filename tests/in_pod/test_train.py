@@ -1,0 +1,174 @@
+"""The whole way with the real paddle: data, launchers, training over gloo, and a model that predicts."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import prepare
+import pytest
+
+from tests.in_pod.api import FakeApi
+from tests.in_pod.gang import TRAINER, Gang
+
+PASSES = 3
+PREDICT = """
+import sys, json, paddle, train
+lines = open(sys.argv[2])
+records = train.read_records(lines, "fresh")
+weights = paddle.nn.Embedding(train.WORDS, 1)
+weights.set_state_dict(paddle.load(sys.argv[1] + "/model.pdparams"))
+accuracy, zebra = train.accuracy(weights, records), weights.weight[train.word_ids("zebra")[1]]
+print(json.dumps([accuracy, zebra.item()]))
+"""
+
+
+def make_gang(folder: Path, api: FakeApi, account: Path, trainers: int) -> Gang:
+    """A Job whose data and code the real data Job put there, and whose training is the real one."""
+    gang = Gang(folder, api, account, trainers, job=f"job{trainers}", paddle=[])
+    environment = {
+        **os.environ,
+        "OUT_DIR": str(gang.root),
+        "SPLIT_COUNT": str(trainers),
+        "TRAIN_CONFIG_DIR": "quick_start",
+        "DATA_RECORDS": "6000",
+    }
+    subprocess.run([sys.executable, TRAINER / "prepare.py"], env=environment, check=True, capture_output=True)
+    # Paddle listens on every address of the machine, so each test has ports of its own.
+    gang.settings.update(PASSES=str(PASSES), PEER_TIMEOUT_SECONDS="300", CONF_PADDLE_PORT=str(free_ports()))
+    return gang
+
+
+def free_ports() -> int:
+    """The first of four ports that nobody uses now, below those that the system hands out."""
+    while True:
+        first = random.randrange(20000, 30000)
+        try:
+            for port in range(first, first + 4):
+                with socket.socket() as free:
+                    free.bind(("127.0.0.1", port))
+            return first
+        except OSError:
+            continue
+
+
+@pytest.fixture
+def three(tmp_path: Path, api: FakeApi, account: Path) -> Iterator[Gang]:
+    """Three trainers, with passes enough to be hit between two."""
+    gang = make_gang(tmp_path, api, account, 3)
+    gang.settings["PASSES"] = "40"
+    yield gang
+    gang.close()
+
+
+def start(gang: Gang) -> None:
+    """All of them."""
+    for index in range(gang.trainers):
+        gang.start(index)
+
+
+def finish(gang: Gang) -> None:
+    """The job ends well, with every pass complete."""
+    gang.wait(gang.ended, seconds=300)
+    assert gang.statuses() == [0] * gang.trainers
+    assert gang.passes() == [f"pass-{number:05d}" for number in range(int(gang.settings["PASSES"]))]
+
+
+def training_process(gang: Gang, index: int) -> int:
+    """The process that trains: paddle's launcher is not it, its child is."""
+    mark = f"POD_UID={gang.pods[index].pod['metadata']['uid']}".encode()
+    for entry in Path("/proc").iterdir():
+        try:
+            if not entry.name.isdigit() or not (entry / "cmdline").read_bytes().endswith(b"-u\0train.py\0"):
+                continue
+            if mark in (entry / "environ").read_bytes().split(b"\0"):
+                return int(entry.name)
+        except OSError:
+            continue
+    raise AssertionError(f"trainer {index} does not train")
+
+
+def examine(gang: Gang, folder: Path) -> tuple[float, float]:
+    """How many of 2000 reviews that no training saw the newest model tells right, and what it thinks of `zebra`."""
+    prepare.synthesize(folder / "all", 9000)
+    fresh = (folder / "all").read_text().splitlines(keepends=True)[7000:]
+    (folder / "fresh").write_text("".join(fresh))
+    command = [
+        sys.executable,
+        "-c",
+        PREDICT,
+        str(gang.root / "output" / f"pass-{PASSES - 1:05d}"),
+        str(folder / "fresh"),
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(TRAINER / "quick_start")}
+    result = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    accuracy, zebra = json.loads(result.stdout.splitlines()[-1])
+    return accuracy, zebra
+
+
+def test_one_and_three_trainers_make_equally_good_models(tmp_path: Path, api: FakeApi, account: Path) -> None:
+    accuracies, told = {}, {}
+    for trainers in (1, 3):
+        gang = make_gang(tmp_path, api, account, trainers)
+        with (gang.root / "data" / str(trainers - 1) / "records.txt").open("a") as last_shard:
+            last_shard.writelines(f"1\tzebra {number}\n" for number in range(60))
+        try:
+            start(gang)
+            finish(gang)
+            printed = gang.pods[0].text()
+        finally:
+            gang.close()
+        assert f"pass {PASSES}/{PASSES}: loss 0." in printed
+        assert "ETA 0:00:00" in printed
+        accuracies[trainers], zebra = examine(gang, tmp_path)
+        assert zebra > 0.2, "trainer 0 learned from the last trainer's shard"
+        told[trainers] = json.loads((gang.root / "output" / "pass-00002" / "done").read_text())["accuracy"]
+    noise = 3 * (0.05 * 0.95 / 2000) ** 0.5
+    assert min(accuracies.values()) > 0.93, accuracies
+    assert abs(accuracies[1] - accuracies[3]) < noise, accuracies
+    assert abs(told[3] - accuracies[3]) < 2 * noise, (told, accuracies)
+
+
+def inodes(gang: Gang) -> dict[str, int]:
+    """The complete passes, each by the folder that it is."""
+    return {name: (gang.root / "output" / name).stat().st_ino for name in gang.passes()}
+
+
+def test_a_killed_training_process_costs_no_complete_pass(three: Gang) -> None:
+    start(three)
+    three.wait(lambda: len(three.passes()) >= 3, seconds=180)
+    os.kill(training_process(three, 1), signal.SIGKILL)
+    complete = inodes(three)
+    finish(three)
+    assert "attempt 2: trainer 0 of 3 starts from pass-000" in three.pods[0].text()
+    assert complete.items() <= inodes(three).items(), "a complete pass was done again"
+    assert len(three.all) == 3, "no pod had to be replaced"
+
+
+def test_a_killed_launcher_is_replaced_and_the_training_goes_on(three: Gang) -> None:
+    start(three)
+    three.wait(lambda: len(three.passes()) >= 3, seconds=180)
+    three.pods[0].process.kill()
+    complete = inodes(three)
+    finish(three)
+    assert "attempt 2: trainer 0 of 3 starts from pass-000" in three.pods[0].text()
+    assert complete.items() <= inodes(three).items(), "a complete pass was done again"
+    assert len(three.all) == 4
+
+
+def test_a_pass_that_does_not_fit_on_the_disk_is_a_clear_error(three: Gang) -> None:
+    three.settings["MAX_ATTEMPTS"] = "1"
+    for index in range(3):
+        three.start(index, under=("prlimit", "--fsize=400000") if index == 0 else ())
+    three.wait(three.ended, seconds=180, replace=False)
+    assert three.statuses() == [1, 1, 1]
+    assert f"pass-00000 cannot be written to {three.root}/output: " in three.pods[0].text()
+    assert "trainer 0 ended with status 1, saying: pass-00000 cannot be written" in three.pods[2].text()
+    assert not three.passes()

@@ -1,0 +1,40 @@
+"""The process that is AWS on this machine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from sandbox.cloud.server import one_at_a_time
+
+
+def test_requests_do_not_meet_in_motos_backends() -> None:
+    inside, most = 0, 0
+
+    def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        nonlocal inside, most
+        inside += 1
+        most = max(most, inside)
+        time.sleep(0.01)
+        yield b"x"
+        inside -= 1
+
+    answer = one_at_a_time(application)
+    threads = [threading.Thread(target=lambda: list(answer({}, print))) for _ in range(8)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert most == 1
+
+
+def test_a_port_in_use_is_one_line(aws_url: str) -> None:
+    command = [sys.executable, "-m", "sandbox.cloud.server", "--port", aws_url.rpartition(":")[2]]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert ended.returncode != 0
+    assert "cannot be listened on: choose another" in ended.stderr
+    assert "Traceback" not in ended.stderr

@@ -1,0 +1,541 @@
+"""Pods as processes of this machine, on a real API server."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sandbox import build
+from sandbox.cluster.api import (
+    CONFIG_MAP,
+    NODE,
+    PERSISTENT_VOLUME,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    SERVICE_ACCOUNT,
+    Api,
+    Object,
+)
+from sandbox.cluster.control_plane import ControlPlane, Node
+from tests.sandbox.cluster_helpers import JOB, NodeProcess, eventually, job
+
+SLEEP = "trap 'echo asked; exit 0' TERM; echo up; while :; do sleep 0.05; done"
+
+
+def pod(name: str, script: str, **container: object) -> Object:
+    """A pod with one container that runs a line of shell."""
+    main = {"name": "main", "image": "busybox", "command": ["sh", "-c", script]} | container
+    spec = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 5, "containers": [main]}
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+def make(api: Api, namespace: str, manifest: Object) -> Object:
+    return api.request("POST", POD.path(namespace), manifest)
+
+
+def phase(api: Api, namespace: str, name: str, *wanted: str) -> Object:
+    """The pod, once it is in one of these phases."""
+
+    def look() -> Object | None:
+        found = api.get(POD, namespace, name)
+        return found if found["status"].get("phase") in wanted else None
+
+    return eventually(look)
+
+
+def finish(api: Api, node: NodeProcess, namespace: str, manifest: Object) -> tuple[Object, str]:
+    """Run a pod to its end; it and its log."""
+    make(api, namespace, manifest)
+    ended = phase(api, namespace, manifest["metadata"]["name"], "Succeeded", "Failed")
+    return ended, node.log(ended, "main")
+
+
+def started(api: Api, node: NodeProcess, namespace: str, manifest: Object) -> Object:
+    """A pod whose process has said that it is up."""
+    make(api, namespace, manifest)
+    running = phase(api, namespace, manifest["metadata"]["name"], "Running")
+    eventually(lambda: "up" in node.log(running, "main"))
+    return running
+
+
+def pid(running: Object) -> int:
+    return int(running["status"]["containerStatuses"][0]["containerID"].removeprefix("process://"))
+
+
+def ended(api: Api, namespace: str, name: str) -> Object:
+    """How the container of a pod ended."""
+    status = api.get(POD, namespace, name)["status"]["containerStatuses"][0]
+    return dict(status["state"]["terminated"])
+
+
+def lives(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+# What a container finds.
+
+
+def test_command_arguments_and_variables(api: Api, node: NodeProcess, namespace: str) -> None:
+    manifest = pod("vars", "", args=["$(GREETING), $(NAME)!", "$$(NAME)", "$(NOBODY)"])
+    main = manifest["spec"]["containers"][0]
+    main["command"] = [
+        "sh",
+        "-c",
+        'printf "%s\n" "$0" "$@" "$NAME" "$WHERE" "$LABEL" "$IP" "$EMPTY-"; pwd; hostname -i',
+    ]
+    fields = {
+        "NAME": "metadata.name",
+        "WHERE": "spec.nodeName",
+        "IP": "status.podIP",
+        "LABEL": "metadata.labels['a/b']",
+    }
+    main["env"] = [{"name": k, "valueFrom": {"fieldRef": {"fieldPath": path}}} for k, path in fields.items()]
+    main["env"] += [{"name": "GREETING", "value": "hello $(NAME)"}, {"name": "EMPTY", "value": ""}]
+    manifest["metadata"]["labels"] = {"a/b": "c"}
+    done, log = finish(api, node, namespace, manifest)
+    address = done["status"]["podIP"]
+    where = done["spec"]["nodeName"]
+    assert address.startswith(f"127.64.{where.removeprefix('node-')}.")
+    assert log.splitlines() == [
+        "hello vars, vars!",
+        "$(NAME)",
+        "$(NOBODY)",
+        "vars",
+        where,
+        "c",
+        address,
+        "-",
+        "/",
+        address,
+    ]
+
+
+def test_nothing_of_this_machines_own_environment(
+    api: Api, node: NodeProcess, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, log = finish(api, node, namespace, pod("env", "env; command -v python3"))
+    *variables, python = log.splitlines()
+    names = {line.partition("=")[0] for line in variables}
+    expected = {"HOME", "HOSTNAME", "LANG", "PATH", "PWD", "TMPDIR", "SHLVL", "_"}
+    assert {name for name in names if not name.startswith("KUBERNETES_")} <= expected
+    assert python == str(Path(sys.executable).parent / "python3")
+    assert f"HOME={Path.home()}" not in variables
+
+
+def test_service_account_and_the_way_to_the_api_server(api: Api, node: NodeProcess, namespace: str) -> None:
+    script = """
+import json, os, ssl, urllib.request, pathlib
+here = pathlib.Path("/var/run/secrets/kubernetes.io/serviceaccount")
+url = f"https://{os.environ['KUBERNETES_SERVICE_HOST']}:{os.environ['KUBERNETES_SERVICE_PORT_HTTPS']}"
+body = json.dumps({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}).encode()
+headers = {"Authorization": "Bearer " + (here / "token").read_text(), "Content-Type": "application/json"}
+asked = urllib.request.Request(url + "/apis/authentication.k8s.io/v1/selfsubjectreviews", body, headers)
+trust = ssl.create_default_context(cafile=here / "ca.crt")
+user = json.load(urllib.request.urlopen(asked, context=trust))["status"]["userInfo"]
+print(user["username"], user["extra"]["authentication.kubernetes.io/pod-name"], (here / "namespace").read_text())
+"""
+    _, log = finish(api, node, namespace, pod("who", "", command=["python3", "-c", script]))
+    assert log.split() == [f"system:serviceaccount:{namespace}:default", "['who']", namespace]
+
+
+def test_an_iam_role_is_handed_out_as_eks_does(api: Api, node: NodeProcess, namespace: str) -> None:
+    role = "arn:aws:iam::123456789012:role/export"
+    metadata = {"name": "export", "annotations": {"eks.amazonaws.com/role-arn": role}}
+    api.request("POST", SERVICE_ACCOUNT.path(namespace), {"metadata": metadata})
+    manifest = pod("role", 'echo $AWS_ROLE_ARN; cut -d. -f2 "$AWS_WEB_IDENTITY_TOKEN_FILE" | base64 -d 2>/dev/null')
+    manifest["spec"]["serviceAccountName"] = "export"
+    _, log = finish(api, node, namespace, manifest)
+    assert log.splitlines()[0] == role
+    assert '"aud":["sts.amazonaws.com"]' in log
+
+
+def test_a_container_is_root_with_the_capabilities_that_it_may_have(
+    api: Api, node: NodeProcess, namespace: str
+) -> None:
+    script = "id -u; grep -E '^(CapBnd|CapEff|NoNewPrivs)' /proc/self/status"
+    confined = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    _, log = finish(api, node, namespace, pod("confined", script, securityContext=confined))
+    assert log.split() == ["0", "CapEff:", "0" * 16, "CapBnd:", "0" * 16, "NoNewPrivs:", "1"]
+    _, log = finish(api, node, namespace, pod("free", f"{script}; mount -t tmpfs none /tmp && echo mounted"))
+    assert log.splitlines()[-2:] == ["NoNewPrivs:\t0", "mounted"]
+
+
+def test_volumes_are_where_the_pod_wants_them(api: Api, node: NodeProcess, namespace: str) -> None:
+    data = {"data": {"run.sh": "echo from the map", "deep.txt": "deep"}}
+    api.request("POST", CONFIG_MAP.path(namespace), {"metadata": {"name": "scripts"}} | data)
+    items = [{"key": "run.sh", "path": "run.sh", "mode": 0o755}, {"key": "deep.txt", "path": "sub/deep.txt"}]
+    manifest = pod(
+        "volumes",
+        "/paddle-job/run.sh; cat /paddle-job/sub/deep.txt /etc/pod/name; echo; cat /home/shared/from-init; "
+        "touch /paddle-job/new 2>/dev/null || echo read-only; echo mine > /home/shared/mine",
+        volumeMounts=[
+            {"name": "scripts", "mountPath": "/paddle-job"},
+            {"name": "shared", "mountPath": "/home/shared"},
+            {"name": "about", "mountPath": "/etc/pod"},
+        ],
+    )
+    manifest["spec"]["volumes"] = [
+        {"name": "scripts", "configMap": {"name": "scripts", "items": items}},
+        {"name": "shared", "emptyDir": {}},
+        {"name": "about", "downwardAPI": {"items": [{"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}]}},
+    ]
+    first: Object = {"name": "first", "image": "busybox", "command": ["sh", "-c", "echo from init > /other/from-init"]}
+    first["volumeMounts"] = [{"name": "shared", "mountPath": "/other"}]
+    manifest["spec"]["initContainers"] = [first]
+    _, log = finish(api, node, namespace, manifest)
+    assert log.splitlines() == ["from the map", "deepvolumes", "from init", "read-only"]
+    for folder in ("/paddle-job", "/home/shared", "/etc/pod", "/other"):
+        assert not Path(folder).exists()
+
+
+def test_pods_share_the_file_system_that_the_volume_names(api: Api, node: NodeProcess, namespace: str) -> None:
+    spec: Object = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteMany"], "storageClassName": ""}
+    spec |= {"nfs": {"server": "fs-0abc.efs.us-west-2.amazonaws.com", "path": "/"}}
+    api.request("POST", PERSISTENT_VOLUME.path(), {"metadata": {"name": namespace}, "spec": spec})
+    wanted: Object = {"accessModes": ["ReadWriteMany"], "storageClassName": "", "volumeName": namespace}
+    wanted["resources"] = {"requests": {"storage": "1Gi"}}
+    for name, script in (("writer", "echo written > /efs/file"), ("reader", "cat /efs/file")):
+        manifest = pod(name, script, volumeMounts=[{"name": "efs", "mountPath": "/efs"}])
+        manifest["spec"]["volumes"] = [{"name": "efs", "persistentVolumeClaim": {"claimName": "efs"}}]
+        make(api, namespace, manifest)
+        if name == "writer":
+            claim = {"metadata": {"name": "efs"}, "spec": wanted}
+            api.request("POST", PERSISTENT_VOLUME_CLAIM.path(namespace), claim)
+        done = phase(api, namespace, name, "Succeeded", "Failed")
+    assert node.log(done, "main") == "written\n"
+    assert (node.root / "volumes/fs-0abc/file").read_text() == "written\n"
+    api.request("DELETE", PERSISTENT_VOLUME.path("", namespace))
+
+
+# How it starts and ends.
+
+
+def test_init_containers_run_in_order_and_a_failed_one_ends_the_pod(
+    api: Api, node: NodeProcess, namespace: str
+) -> None:
+    manifest = pod("order", "cat /w/log", volumeMounts=[{"name": "w", "mountPath": "/w"}])
+    manifest["spec"]["volumes"] = [{"name": "w", "emptyDir": {}}]
+    steps = [("one", "sleep 0.3; echo one >> /w/log"), ("two", "echo two >> /w/log")]
+    manifest["spec"]["initContainers"] = [
+        {
+            "name": name,
+            "image": "x",
+            "command": ["sh", "-c", script],
+            "volumeMounts": [{"name": "w", "mountPath": "/w"}],
+        }
+        for name, script in steps
+    ]
+    assert finish(api, node, namespace, manifest)[1] == "one\ntwo\n"
+    manifest["metadata"]["name"] = "broken"
+    manifest["spec"]["initContainers"][0]["command"] = ["sh", "-c", "exit 4"]
+    make(api, namespace, manifest)
+    status = phase(api, namespace, "broken", "Succeeded", "Failed")["status"]
+    assert status["phase"] == "Failed"
+    assert status["initContainerStatuses"][0]["state"]["terminated"]["exitCode"] == 4
+    assert "waiting" in status["containerStatuses"][0]["state"]
+
+
+@pytest.mark.parametrize(
+    ("script", "policy", "code", "reason", "message"),
+    [
+        ("true", "File", 0, "Completed", None),
+        ("echo last words; exit 7", "File", 7, "Error", None),
+        ("echo last words; exit 7", "FallbackToLogsOnError", 7, "Error", "last words"),
+        ("echo why > /dev/termination-log; exit 7", "FallbackToLogsOnError", 7, "Error", "why"),
+    ],
+)
+def test_how_it_ended_is_told(
+    api: Api, node: NodeProcess, namespace: str, script: str, policy: str, code: int, reason: str, message: str | None
+) -> None:
+    manifest = pod("end", script, terminationMessagePolicy=policy)
+    done, _ = finish(api, node, namespace, manifest)
+    told = ended(api, namespace, "end")
+    assert (told["exitCode"], told["reason"], (told.get("message") or "").strip() or None) == (code, reason, message)
+    assert done["status"]["phase"] == ("Failed" if code else "Succeeded")
+
+
+def test_a_command_that_is_not_there(api: Api, node: NodeProcess, namespace: str) -> None:
+    make(api, namespace, pod("absent", "", command=["no-such-command"]))
+    phase(api, namespace, "absent", "Failed")
+    told = ended(api, namespace, "absent")
+    assert (told["exitCode"], told["reason"]) == (128, "StartError")
+    assert "no-such-command" in told["message"]
+
+
+def test_what_it_cannot_do_is_said_not_skipped(api: Api, node: NodeProcess, namespace: str) -> None:
+    manifest = pod("host", "true")
+    manifest["spec"]["volumes"] = [{"name": "host", "hostPath": {"path": "/"}}]
+    make(api, namespace, manifest)
+    make(api, namespace, pod("lifecycle", "true", lifecycle={"preStop": {"sleep": {"seconds": 1}}}))
+    make(api, namespace, pod("nobody", "true", securityContext={"runAsUser": 65534}))
+    make(api, namespace, pod("adds", "true", securityContext={"capabilities": {"drop": ["ALL"], "add": ["CHOWN"]}}))
+    nothing = pod("nothing", "")
+    del nothing["spec"]["containers"][0]["command"]
+    make(api, namespace, nothing)
+
+    def waiting(name: str) -> str:
+        statuses = api.get(POD, namespace, name)["status"].get("containerStatuses")
+        return str(statuses and statuses[0]["state"].get("waiting", {}).get("message"))
+
+    eventually(lambda: "hostPath is not supported" in waiting("host"))
+    eventually(lambda: "lifecycle is not supported" in waiting("lifecycle"))
+    eventually(lambda: "securityContext's runAsUser is not supported" in waiting("nobody"))
+    eventually(lambda: "capabilities other than drop: [ALL] is not supported" in waiting("adds"))
+    eventually(lambda: "give a command" in waiting("nothing"))
+
+
+def test_what_is_not_there_yet_is_waited_for(api: Api, node: NodeProcess, namespace: str) -> None:
+    manifest = pod("patient", "echo $A")
+    source = {"configMapKeyRef": {"name": "late", "key": "a"}}
+    manifest["spec"]["containers"][0]["env"] = [{"name": "A", "valueFrom": source}]
+    make(api, namespace, manifest)
+
+    def told() -> bool:
+        statuses = api.get(POD, namespace, "patient")["status"].get("containerStatuses")
+        return bool(statuses) and "late is not there" in statuses[0]["state"]["waiting"].get("message", "")
+
+    eventually(told)
+    api.request("POST", CONFIG_MAP.path(namespace), {"metadata": {"name": "late"}, "data": {"a": "here"}})
+    assert node.log(phase(api, namespace, "patient", "Succeeded"), "main") == "here\n"
+
+
+def test_a_container_is_run_again_when_its_policy_says_so(api: Api, node: NodeProcess, namespace: str) -> None:
+    manifest = pod("again", "test -e /w/x || { touch /w/x; exit 1; }", volumeMounts=[{"name": "w", "mountPath": "/w"}])
+    manifest["spec"] |= {"restartPolicy": "OnFailure", "volumes": [{"name": "w", "emptyDir": {}}]}
+    done, _ = finish(api, node, namespace, manifest)
+    status = done["status"]["containerStatuses"][0]
+    assert status["restartCount"] == 1
+    assert status["lastState"]["terminated"]["exitCode"] == 1
+    assert done["status"]["phase"] == "Succeeded"
+
+
+def test_deleting_the_pod_asks_the_process_then_kills_it(api: Api, node: NodeProcess, namespace: str) -> None:
+    polite = started(api, node, namespace, pod("polite", SLEEP))
+    deaf = pod("deaf", "trap '' TERM; echo up; sleep 60")
+    deaf["spec"]["terminationGracePeriodSeconds"] = 1
+    stubborn = started(api, node, namespace, deaf)
+    for name in ("polite", "deaf"):
+        api.request("DELETE", POD.path(namespace, name))
+    for each in (polite, stubborn):
+        eventually(lambda each=each: api.find(POD, namespace, each["metadata"]["name"]) is None)  # type: ignore[misc]
+        assert not lives(pid(each))
+    assert node.log(polite, "main") == "up\nasked\n"
+
+
+def test_killing_the_process_fails_the_pod_and_takes_its_children(api: Api, node: NodeProcess, namespace: str) -> None:
+    running = started(api, node, namespace, pod("victim", "sleep 4321 & echo up; wait"))
+    os.kill(pid(running), signal.SIGKILL)
+    assert phase(api, namespace, "victim", "Succeeded", "Failed")["status"]["phase"] == "Failed"
+    told = ended(api, namespace, "victim")
+    assert (told["exitCode"], told["signal"]) == (137, 9)
+    found = subprocess.run(["pgrep", "-f", "sleep 4321"], capture_output=True, check=False)
+    assert found.stdout == b""
+
+
+def test_a_job_that_takes_too_long_is_ended_by_its_controller(api: Api, node: NodeProcess, namespace: str) -> None:
+    api.request("POST", JOB.path(namespace), job("slow", namespace, "sleep 60", activeDeadlineSeconds=1))
+
+    def failed() -> list[str]:
+        conditions = api.get(JOB, namespace, "slow").get("status", {}).get("conditions") or []
+        return [condition["reason"] for condition in conditions if condition["type"] == "Failed"]
+
+    assert eventually(failed) == ["DeadlineExceeded"]
+    eventually(lambda: api.list(POD, namespace) == [])
+
+
+def test_three_pods_of_an_indexed_job_reach_each_other(api: Api, node: NodeProcess, namespace: str) -> None:
+    script = """
+import os, socket, time
+index = int(os.environ["JOB_COMPLETION_INDEX"])
+server = socket.create_server((os.environ["POD_IP"], 7164))
+(open(f"/efs/{index}", "w")).write(os.environ["POD_IP"])
+while len([name for name in os.listdir("/efs") if os.path.getsize("/efs/" + name)]) < 3:
+    time.sleep(0.05)
+peer = open(f"/efs/{(index + 1) % 3}").read()
+socket.create_connection((peer, 7164)).sendall(str(index).encode())
+print(server.accept()[0].recv(9).decode())
+"""
+    manifest = job("three", namespace, "", completions=3, parallelism=3, completionMode="Indexed")
+    manifest["spec"]["template"]["spec"] |= {"volumes": [{"name": "efs", "persistentVolumeClaim": {"claimName": "c"}}]}
+    main = manifest["spec"]["template"]["spec"]["containers"][0]
+    main |= {"command": ["python3", "-c", script], "volumeMounts": [{"name": "efs", "mountPath": "/efs"}]}
+    main["env"] = [{"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
+    spec: Object = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteMany"], "storageClassName": ""}
+    csi = {"driver": "efs.csi.aws.com", "volumeHandle": "fs-0def::fsap-0123"}
+    api.request("POST", PERSISTENT_VOLUME.path(), {"metadata": {"name": namespace}, "spec": spec | {"csi": csi}})
+    claim: Object = {"accessModes": ["ReadWriteMany"], "storageClassName": "", "volumeName": namespace}
+    claim |= {"resources": {"requests": {"storage": "1Gi"}}}
+    api.request("POST", PERSISTENT_VOLUME_CLAIM.path(namespace), {"metadata": {"name": "c"}, "spec": claim})
+    api.request("POST", JOB.path(namespace), manifest)
+    eventually(lambda: api.get(JOB, namespace, "three").get("status", {}).get("succeeded") == 3)
+    pods = api.list(POD, namespace)
+    said = {p["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"]: node.log(p, "main") for p in pods}
+    assert said == {"0": "2\n", "1": "0\n", "2": "1\n"}
+    assert len({p["status"]["podIP"] for p in pods}) == 3
+    assert sorted(path.name for path in (node.root / "volumes/fs-0def/fsap-0123").iterdir()) == ["0", "1", "2"]
+    api.request("DELETE", PERSISTENT_VOLUME.path("", namespace))
+
+
+SERVERS = """
+import socket
+v4, v6, stream, datagram = socket.AF_INET, socket.AF_INET6, socket.SOCK_STREAM, socket.SOCK_DGRAM
+def bound(family, kind, *address, only=0):
+    server = socket.socket(family, kind)
+    if family == v6:
+        server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, only)
+    if address:
+        server.bind(address)
+    if kind == stream:
+        server.listen()
+    held.append(server)
+    return server.getsockname()[0]
+held = []
+print(bound(v4, stream, "", 7000), bound(v6, stream, "::", 7001), bound(v6, stream, "::", 0, only=1), bound(v4, stream))
+print(bound(v4, datagram, "", 7000), bound(v4, datagram, "", 0), bound(v4, stream, "127.0.0.1", 0))
+import subprocess, sys
+print(subprocess.run([sys.executable, "-c", "import socket; socket.socket().bind(('', 7000))"], capture_output=True)
+    .stderr.decode().splitlines()[-1])
+print("up")
+while True:
+    held[0].accept()[0].send(b"here")
+"""
+
+
+def test_servers_on_every_address_get_the_pods(api: Api, node: NodeProcess, namespace: str) -> None:
+    told = {}
+    for name in ("one", "two"):
+        # The same port twice: a pod's servers are its own.
+        running = started(api, node, namespace, pod(name, "", command=[sys.executable, "-u", "-c", SERVERS]))
+        told[running["status"]["podIP"]] = node.log(running, "main").splitlines()[:3]
+    assert len(told) == 2
+    for address, said in told.items():
+        assert said == [
+            f"{address} ::ffff:{address} ::1 {address}",
+            # A client's datagrams go out of any address, and who names one gets it.
+            f"{address} 0.0.0.0 127.0.0.1",
+            "OSError: [Errno 98] Address already in use",
+        ]
+        with socket.create_connection((address, 7000), 5) as client:
+            assert client.recv(10) == b"here"
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", 7000), 5)
+
+
+def test_a_node_that_joins_runs_pods_at_once(api: Api, node: NodeProcess, namespace: str) -> None:
+    manifest = pod("early", "echo here")
+    manifest["spec"]["nodeName"] = "node-9"
+    make(api, namespace, manifest)
+    api.request("POST", NODE.path(), Node(9, "us-west-2a", "c5.xlarge").manifest())
+    try:
+        done = phase(api, namespace, "early", "Succeeded")
+        assert done["status"]["podIP"] == "127.64.9.1"
+    finally:
+        api.request("DELETE", NODE.path("", "node-9"))
+
+
+def test_kubectl_logs(cluster: ControlPlane, api: Api, node: NodeProcess, namespace: str) -> None:
+    started(api, node, namespace, pod("talker", "echo up; echo two; sleep 60"))
+    command = [str(build.control_plane() / "kubectl"), "--kubeconfig", str(cluster.kubeconfig), "-n", namespace, "logs"]
+
+    def said(*arguments: str) -> str:
+        done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=20, check=False)
+        return done.stdout or done.stderr
+
+    assert said("talker") == "up\ntwo\n"
+    assert said("talker", "--tail=1") == "two\n"
+    follower = subprocess.Popen([*command, "-f", "talker"], stdout=subprocess.PIPE, text=True)
+    assert follower.stdout
+    assert follower.stdout.readline() == "up\n"
+    api.request("DELETE", POD.path(namespace, "talker"), {"gracePeriodSeconds": 0})
+    assert follower.stdout.read() == "two\n"
+    assert follower.wait(20) == 0
+
+
+# When the node itself comes and goes.
+
+
+def test_a_killed_node_comes_back_to_its_containers(api: Api, node: NodeProcess, namespace: str) -> None:
+    manifest = pod(
+        "kept", "echo up; until test -e /w/go; do sleep 0.05; done", volumeMounts=[{"name": "w", "mountPath": "/w"}]
+    )
+    manifest["spec"]["volumes"] = [{"name": "w", "emptyDir": {}}]
+    before = started(api, node, namespace, manifest)
+    short = started(api, node, namespace, pod("short", "echo up; sleep 1; exit 5"))
+    gone = started(api, node, namespace, pod("gone", SLEEP))
+    node.end(kill=True)
+    api.request("DELETE", POD.path(namespace, "gone"), {"gracePeriodSeconds": 0})
+    eventually(lambda: not lives(pid(short)))
+    assert lives(pid(before))
+    assert lives(pid(gone))
+    node.start()
+    assert phase(api, namespace, "short", "Succeeded", "Failed")["status"]["phase"] == "Failed"
+    assert ended(api, namespace, "short")["exitCode"] == 5
+    eventually(lambda: not lives(pid(gone)))
+    assert pid(api.get(POD, namespace, "kept")) == pid(before)
+    assert api.get(POD, namespace, "kept")["status"]["podIP"] == before["status"]["podIP"]
+    (node.root / "pods" / before["metadata"]["uid"] / "volumes/w/go").touch()
+    assert phase(api, namespace, "kept", "Succeeded", "Failed")["status"]["phase"] == "Succeeded"
+
+
+def test_a_pod_whose_records_are_lost_has_failed(api: Api, node: NodeProcess, namespace: str) -> None:
+    lost = started(api, node, namespace, pod("lost", SLEEP))
+    node.end(kill=True)
+    subprocess.run([sys.executable, "-m", "sandbox.node", "--root", str(node.root), "--clean"], check=True)
+    assert not lives(pid(lost))
+    shutil.rmtree(node.root / "pods" / lost["metadata"]["uid"])
+    node.start()
+    phase(api, namespace, "lost", "Failed")
+    assert ended(api, namespace, "lost")["exitCode"] == 137
+
+
+def test_a_stopped_node_leaves_no_process_and_no_mount(api: Api, node: NodeProcess, namespace: str) -> None:
+    mounts = Path("/proc/self/mounts").read_text()
+    polite = started(api, node, namespace, pod("polite", SLEEP))
+    started(api, node, namespace, pod("deaf", "echo up; sleep 8765 & wait"))
+    assert Path("/proc/self/mounts").read_text() == mounts
+    node.end()
+    assert subprocess.run(["pgrep", "-f", "sleep 8765"], capture_output=True, check=False).stdout == b""
+    assert subprocess.run(["pgrep", "-f", str(node.root)], capture_output=True, check=False).stdout == b""
+    assert node.log(polite, "main") == "up\nasked\n"
+    assert Path("/proc/self/mounts").read_text() == mounts
+    node.start()
+    phase(api, namespace, "deaf", "Failed")
+
+
+CHECK = [sys.executable, "-m", "sandbox.node", "--check"]
+NO_MOUNT_NAMESPACE = ["sh", "-c", f"echo 0 > /proc/sys/user/max_mnt_namespaces && exec {shlex.join(CHECK)}"]
+# A process can be listened to by one only.
+HELD_ALREADY = f"""
+import os
+from sandbox.node import network
+os.set_inheritable(network.hold(), True)
+os.execv({CHECK[0]!r}, {CHECK!r})
+"""
+
+
+def test_pods_can_run_here() -> None:
+    assert subprocess.run(CHECK, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [(NO_MOUNT_NAMESPACE, "(unshare: "), ([sys.executable, "-c", HELD_ALREADY], ": seccomp: Device or resource busy)")],
+    ids=["no mount namespace", "no seccomp"],
+)
+def test_it_says_why_pods_cannot_run_here(command: list[str], why: str) -> None:
+    done = subprocess.run(["unshare", "-Ur", *command], capture_output=True, text=True, check=False, timeout=30)
+    assert done.returncode == 1
+    assert "this machine does not isolate them" in done.stderr
+    assert why in done.stderr
+    assert len(done.stderr.splitlines()) == 1

@@ -1,0 +1,237 @@
+"""The AWS stand-in's table against the published SDK: the same names, the same replacements, nothing made up."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import re
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+from pulumi import _types
+
+from sandbox.plugins.aws import operations
+from sandbox.plugins.aws.invokes import INVOKES
+from sandbox.plugins.aws.props import REPLACES, REQUIRED, Prop
+from sandbox.plugins.aws.rows import Row
+from sandbox.plugins.aws.table import ROWS
+
+# What the published provider replaces a resource for, read from its schemas (ForceNew, RequiresReplace).
+REPLACED: dict[str, str] = {
+    "aws:ec2/vpc:Vpc": "cidrBlock",
+    "aws:ec2/internetGateway:InternetGateway": "",
+    "aws:ec2/subnet:Subnet": "availabilityZone availabilityZoneId cidrBlock vpcId",
+    "aws:ec2/routeTable:RouteTable": "vpcId",
+    "aws:ec2/route:Route": "destinationCidrBlock routeTableId",
+    "aws:ec2/routeTableAssociation:RouteTableAssociation": "gatewayId subnetId",
+    "aws:ec2/eip:Eip": "domain",
+    "aws:ec2/natGateway:NatGateway": "allocationId connectivityType privateIp subnetId",
+    "aws:ec2/vpcEndpoint:VpcEndpoint": "serviceName vpcEndpointType vpcId",
+    "aws:ec2/securityGroup:SecurityGroup": "description name vpcId",
+    "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule": "securityGroupId",
+    "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule": "securityGroupId",
+    "aws:ec2/launchTemplate:LaunchTemplate": "name",
+    "aws:ec2/keyPair:KeyPair": "keyName publicKey",
+    "aws:kms/key:Key": "customerMasterKeySpec keyUsage multiRegion",
+    "aws:kms/alias:Alias": "name",
+    "aws:s3/bucket:Bucket": "bucket objectLockEnabled",
+    "aws:s3/bucketVersioning:BucketVersioning": "bucket",
+    "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration": "bucket",
+    "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock": "bucket",
+    "aws:s3/bucketPolicy:BucketPolicy": "bucket",
+    "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration": "bucket",
+    "aws:s3/bucketOwnershipControls:BucketOwnershipControls": "bucket",
+    "aws:eks/cluster:Cluster": (
+        "accessConfig.bootstrapClusterCreatorAdminPermissions bootstrapSelfManagedAddons"
+        " kubernetesNetworkConfig.ipFamily kubernetesNetworkConfig.serviceIpv4Cidr name roleArn"
+    ),
+    "aws:eks/nodeGroup:NodeGroup": (
+        "amiType capacityType clusterName diskSize instanceTypes launchTemplate.id launchTemplate.name nodeGroupName"
+        " nodeRoleArn remoteAccess subnetIds"
+    ),
+    "aws:eks/addon:Addon": "addonName clusterName",
+    "aws:eks/accessEntry:AccessEntry": "clusterName principalArn type",
+    "aws:eks/accessPolicyAssociation:AccessPolicyAssociation": "accessScope clusterName policyArn principalArn",
+    "aws:iam/role:Role": "name path",
+    "aws:iam/rolePolicy:RolePolicy": "name role",
+    "aws:iam/rolePolicyAttachment:RolePolicyAttachment": "policyArn role",
+    "aws:iam/openIdConnectProvider:OpenIdConnectProvider": "url",
+    "aws:cloudwatch/logGroup:LogGroup": "name",
+    "aws:efs/fileSystem:FileSystem": "availabilityZoneName creationToken encrypted kmsKeyId performanceMode",
+    "aws:efs/mountTarget:MountTarget": "fileSystemId ipAddress subnetId",
+    "aws:efs/accessPoint:AccessPoint": "fileSystemId posixUser rootDirectory",
+    "aws:efs/fileSystemPolicy:FileSystemPolicy": "fileSystemId",
+    "aws:route53/zone:Zone": "name",
+    "aws:route53/record:Record": "name zoneId",
+}
+# Required here and not by the SDK: the other ways to say the same are refused.
+STRICTER = {("aws:ec2/route:Route", "destinationCidrBlock")}
+
+every_row = pytest.mark.parametrize("row", ROWS.values(), ids=ROWS.keys())
+
+
+def snake(name: str) -> str:
+    return re.sub("(?<!^)(?=[A-Z])", "_", name).lower()
+
+
+def sdk(row: Row) -> Any:
+    """The SDK's class of a type: aws:eks/cluster:Cluster is Cluster of pulumi_aws.eks.cluster."""
+    _, path, name = row.token.split(":")
+    package, _, module = path.partition("/")
+    return getattr(importlib.import_module(f"pulumi_aws.{package}.{snake(module)}"), name)
+
+
+def sdk_args(row: Row) -> Any:
+    """Its args class; some bear another name, because a property of another type took theirs."""
+    module, name = inspect.getmodule(sdk(row)), sdk(row).__name__
+    return getattr(module, f"{name}InitArgs", None) or getattr(module, f"{name}Args")
+
+
+def sdk_outputs(row: Row) -> dict[str, Any]:
+    """Every output that the SDK's class declares, with its type."""
+    found = {}
+    for name, member in inspect.getmembers(sdk(row), lambda member: isinstance(member, property)):
+        hint = member.fget.__annotations__.get("return")
+        if name not in ("urn", "id", "pulumi_resource_name", "pulumi_resource_type") and typing.get_args(hint):
+            found[getattr(member.fget, "_pulumi_name", name)] = typing.get_args(hint)[0]
+    return found
+
+
+def held(declared: Any) -> Any:
+    """The type of what a list holds, without the wrappings of an input."""
+    inner = typing.get_args(declared)[0]
+    return typing.get_args(inner)[0] if typing.get_origin(inner) is typing.Union else inner
+
+
+def check_inputs(props: Mapping[str, Prop], args: type, path: str) -> Iterator[str]:
+    """What the SDK's args class would not accept, in words."""
+    declared = _types.input_type_types(args)
+    for name, prop in props.items():
+        if name not in declared:
+            yield f"{path}{name} is no input of {args.__name__}"
+            continue
+        kind = declared[name]
+        if typing.get_origin(kind) is typing.Union:
+            kind = typing.get_args(kind)[0]
+        wanted: Any = {"text": str, "policy": str, "flag": bool}.get(prop.kind)
+        if wanted and kind is not wanted:
+            yield f"{path}{name} is {kind}, not {prop.kind}"
+        elif prop.kind == "number" and kind not in (int, float):
+            yield f"{path}{name} is {kind}, not a number"
+        elif prop.kind == "map" and not issubclass(typing.get_origin(kind) or type(None), Mapping):
+            yield f"{path}{name} is {kind}, not a map"
+        elif prop.kind == "block":
+            yield from check_inputs(prop.members, kind, f"{path}{name}.")
+        elif prop.item:
+            if not issubclass(typing.get_origin(kind) or type(None), Sequence):
+                yield f"{path}{name} is {kind}, not a list"
+            elif prop.item.kind == "block":
+                yield from check_inputs(prop.item.members, held(kind), f"{path}{name}.")
+
+
+def walk(props: Mapping[str, Prop], path: str = "") -> Iterator[tuple[str, Prop]]:
+    for name, prop in props.items():
+        yield f"{path}{name}", prop
+        yield from walk(prop.item.members if prop.item else prop.members, f"{path}{name}.")
+
+
+@every_row
+def test_inputs_are_the_sdks(row: Row) -> None:
+    assert list(check_inputs(row.inputs, sdk_args(row), "")) == []
+
+
+@every_row
+def test_what_the_sdk_requires_is_required(row: Row) -> None:
+    names = _types.input_type_py_to_pulumi_names(sdk_args(row))
+    parameters = inspect.signature(sdk_args(row)).parameters.values()
+    required = {names[each.name] for each in parameters if each.default is inspect.Parameter.empty}
+    ours = {name for name, prop in row.inputs.items() if REQUIRED in prop.how}
+    assert ours - {name for token, name in STRICTER if token == row.token} == required
+
+
+@every_row
+def test_outputs_are_the_sdks(row: Row) -> None:
+    declared = sdk_outputs(row)
+    given = (
+        {name.split(".")[0] for name in row.outputs}
+        | row.inputs.keys()
+        | ({"tagsAll"} if "tags" in row.inputs else set())
+    )
+    promised = {name for name, kind in declared.items() if type(None) not in typing.get_args(kind)}
+    assert given - declared.keys() == set(), "not declared by the SDK"
+    assert promised - given == set(row.withheld), "promised by the SDK, so given or named as withheld"
+    nested = [name.split(".") for name in row.outputs if "." in name]
+    for block, member in nested:
+        assert member in _types.output_type_types(_types.resource_types(sdk(row))[block])
+
+
+@every_row
+def test_forced_replacements_are_the_published_ones(row: Row) -> None:
+    forced = {path for path, prop in walk(row.inputs) if REPLACES in prop.how and path != "region"}
+    assert forced == set(REPLACED[row.token].split())
+
+
+def test_every_row_has_its_replacements_stated() -> None:
+    assert REPLACED.keys() == ROWS.keys()
+
+
+def value(prop: Prop, which: int) -> Any:
+    """One of two different values of a property."""
+    if prop.kind == "block":
+        return {name: value(member, which) for name, member in prop.members.items()}
+    if prop.item:
+        return [value(prop.item, which)]
+    by_kind = {
+        "text": f"v{which}",
+        "number": which,
+        "flag": bool(which - 1),
+        "policy": json.dumps({"Statement": [{"Sid": str(which)}]}),
+        "map": {"key": str(which)},
+    }
+    return by_kind[prop.kind]
+
+
+def placed(path: str, inputs: dict[str, Any], new: Any) -> dict[str, Any]:
+    first, _, rest = path.partition(".")
+    return inputs | {first: placed(rest, inputs[first], new) if rest else new}
+
+
+def leaves(props: Mapping[str, Prop], path: str = "") -> Iterator[tuple[str, Prop]]:
+    """Every property that can change by itself; a list changes as a whole."""
+    for name, prop in props.items():
+        if prop.kind == "block":
+            yield from leaves(prop.members, f"{path}{name}.")
+        else:
+            yield f"{path}{name}", prop
+
+
+@every_row
+def test_a_change_of_one_property_is_what_the_diff_says(row: Row) -> None:
+    """Whole inputs, and the same with one property changed: exactly that is told, as replacement or not."""
+    inputs = {name: value(prop, 1) for name, prop in row.inputs.items()}
+    forced = REPLACED[row.token].split()
+    for path, prop in leaves(row.inputs):
+        found = operations.find_differences(row, inputs, placed(path, inputs, value(prop, 2)))
+        replaces = path == "region" or any(path == each or path.startswith(f"{each}.") for each in forced)
+        assert {each.path.split("[")[0] for each in found} <= {path, f"{path}.key"}, path
+        assert {each.replaces for each in found} == {replaces}, path
+    assert operations.find_differences(row, inputs, inputs) == []
+
+
+def test_functions_are_the_sdks() -> None:
+    """What each function accepts and answers is what the SDK's own function sends and takes."""
+    for token, invoke in INVOKES.items():
+        module, name = token.split(":")[1].split("/")
+        package = "pulumi_aws" if module == "index" else f"pulumi_aws.{module}"
+        source = importlib.import_module(f"{package}.{snake(name)}")
+        sent = set(re.findall(r"__args__\['(\w+)'\]", inspect.getsource(source)))
+        result = next(
+            kind for n, kind in inspect.getmembers(source, inspect.isclass) if re.fullmatch(r"Get\w+Result", n)
+        )
+        members = inspect.getmembers(result, lambda member: isinstance(member, property))
+        answered = {getattr(member.fget, "_pulumi_name", n) for n, member in members}
+        assert set(invoke.inputs) <= sent, token
+        assert set(invoke.outputs) == answered, token

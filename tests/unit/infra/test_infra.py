@@ -1,0 +1,183 @@
+"""AWS as settings make it, and the pure functions behind it."""
+
+import ipaddress
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from infra.cluster import ami_type, kubeconfig
+from settings.subnets import LARGEST, MAX_ZONES, SMALLEST, cidr_plan
+from tests.unit.conftest import RunStack
+from tests.unit.program import config_of, run
+
+ROUTES = "aws:ec2/route:Route"
+
+
+@pytest.mark.parametrize("prefix", [LARGEST, 19, SMALLEST])
+def test_subnets_lie_in_the_vpc_and_apart(prefix: int) -> None:
+    vpc = ipaddress.IPv4Network(f"10.0.0.0/{prefix}")
+    plan = cidr_plan(str(vpc), MAX_ZONES)
+    networks = [ipaddress.IPv4Network(cidr) for cidr in (*plan.workers, *plan.public)]
+    assert len(networks) == 2 * MAX_ZONES
+    assert all(network.subnet_of(vpc) and network.prefixlen <= 28 for network in networks)
+    assert not any(a.overlaps(b) for i, a in enumerate(networks) for b in networks[:i])
+
+
+def test_a_zone_more_moves_no_subnet() -> None:
+    two, three = cidr_plan("10.0.0.0/16", 2), cidr_plan("10.0.0.0/16", 3)
+    assert two.workers == ("10.0.0.0/19", "10.0.32.0/19")
+    assert (three.workers[:2], three.public[:2]) == (two.workers, two.public)
+
+
+@pytest.mark.parametrize(("nat", "gateways", "tables"), [("none", 0, 1), ("single", 1, 2), ("perZone", 2, 3)])
+def test_nat(program: RunStack, nat: str, gateways: int, tables: int) -> None:
+    graph = program({"natGateways": nat})
+    assert len(graph.all("aws:ec2/natGateway:NatGateway")) == gateways
+    assert len(graph.all("aws:ec2/eip:Eip")) == gateways
+    assert len(graph.all("aws:ec2/routeTable:RouteTable")) == tables
+    workers = [r for r in graph.all("aws:ec2/subnet:Subnet") if r.name.startswith("subnet-")]
+    assert [r.inputs["mapPublicIpOnLaunch"] for r in workers] == [nat == "none"] * 2
+    used = {
+        r.inputs["subnetId"]: r.inputs["routeTableId"]
+        for r in graph.all("aws:ec2/routeTableAssociation:RouteTableAssociation")
+    }
+    private = {
+        "none": ["public-routes-id"] * 2,
+        "single": ["private-routes-0-id"] * 2,
+        "perZone": ["private-routes-0-id", "private-routes-1-id"],
+    }
+    assert [used[f"subnet-{i}-id"] for i in range(2)] == private[nat]
+    out = {
+        r.inputs["routeTableId"]: r.inputs.get("gatewayId") or r.inputs.get("natGatewayId") for r in graph.all(ROUTES)
+    }
+    assert out["public-routes-id"] == "internet-id"
+    assert all(out[f"private-routes-{i}-id"] == f"nat-{i}-id" for i in range(gateways))
+    tables_with_s3 = graph.named("s3-endpoint").inputs["routeTableIds"]
+    assert set(tables_with_s3) == {f"{r.name}-id" for r in graph.all("aws:ec2/routeTable:RouteTable")}
+
+
+def test_zones_are_the_first_two_that_eks_can_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = run(monkeypatch, {"aws:region": "us-west-1"})
+    assert [r.inputs["availabilityZone"] for r in graph.all("aws:ec2/subnet:Subnet")] == ["us-west-1a", "us-west-1b"]
+    zones = ["us-west-2c", "us-west-2a", "us-west-2b"]
+    named = run(monkeypatch, {"aws:region": "us-west-2", "paddle-on-aws:availabilityZones": zones})
+    subnets = sorted(named.all("aws:ec2/subnet:Subnet"), key=lambda subnet: subnet.name)
+    assert [r.inputs["availabilityZone"] for r in subnets] == zones
+    assert len(named.all("aws:efs/mountTarget:MountTarget")) == 3
+
+
+@pytest.mark.parametrize("driver", ["nfs", "efsCsi"])
+def test_a_mount_target_in_every_worker_subnet(program: RunStack, driver: str) -> None:
+    graph = program({"storage": {"driver": driver}, "natGateways": "single"})
+    mounts = graph.all("aws:efs/mountTarget:MountTarget")
+    assert {m.inputs["subnetId"] for m in mounts} == {"subnet-0-id", "subnet-1-id"}
+    assert all(m.inputs["securityGroups"] == ["efs-group-id"] for m in mounts)
+
+
+@pytest.mark.parametrize(("capacity", "aws"), [("onDemand", "ON_DEMAND"), ("spot", "SPOT")])
+def test_workers(program: RunStack, capacity: str, aws: str) -> None:
+    workers = (
+        program({"workers": {"count": 5, "capacity": capacity, "instanceType": "m7g.large"}}).named("workers").inputs
+    )
+    assert workers["scalingConfig"] == {"desiredSize": 5, "minSize": 5, "maxSize": 5}
+    assert (workers["capacityType"], workers["instanceTypes"]) == (aws, ["m7g.large"])
+    assert workers["amiType"] == "AL2023_ARM_64_STANDARD"
+    assert workers["launchTemplate"] == {"id": "worker-template-id", "version": "1"}
+
+
+@pytest.mark.parametrize(
+    ("architecture", "gpus", "expected"),
+    [
+        ("x86_64", 0, "AL2023_x86_64_STANDARD"),
+        ("x86_64", 8, "AL2023_x86_64_NVIDIA"),
+        ("arm64", 0, "AL2023_ARM_64_STANDARD"),
+        ("arm64", 1, "AL2023_ARM_64_NVIDIA"),
+    ],
+)
+def test_ami_type(architecture: str, gpus: int, expected: str) -> None:
+    assert ami_type(architecture, gpus) == expected
+
+
+def test_kubeconfig_asks_the_aws_cli_for_a_token() -> None:
+    config = yaml.safe_load(kubeconfig("mine", "https://x", "Q0E=", "eu-west-1"))
+    assert config["clusters"][0]["cluster"] == {"server": "https://x", "certificate-authority-data": "Q0E="}
+    user = config["users"][0]["user"]["exec"]
+    assert (user["apiVersion"], user["command"]) == ("client.authentication.k8s.io/v1beta1", "aws")
+    assert user["interactiveMode"] == "Never", "an engine cannot answer"
+    assert " ".join(user["args"]) == "--region eu-west-1 eks get-token --cluster-name mine --output json"
+    assert config["current-context"] == config["contexts"][0]["name"] == "mine"
+    assert kubeconfig("mine", "https://x", "Q0E=", "eu-west-1") == kubeconfig("mine", "https://x", "Q0E=", "eu-west-1")
+
+
+def test_a_kubeconfig_of_ones_own_takes_the_place_of_eks(program: RunStack, tmp_path: Path) -> None:
+    text = yaml.safe_dump({"clusters": [{"name": "mine"}], "current-context": "mine"})
+    (tmp_path / "config").write_text(text)
+    graph = program({"kubeconfig": str(tmp_path / "config")})
+    assert graph.named("kubernetes").inputs["kubeconfig"] == text
+    assert graph.secret_outputs["kubeconfig"] == text
+
+
+def test_names_resolve_inside_the_vpc(program: RunStack) -> None:
+    graph = program({"zoneName": "lab"})
+    assert graph.named("zone").inputs["vpcs"] == [{"vpcId": "vpc-id"}]
+    vpc = graph.named("vpc").inputs
+    assert (vpc["enableDnsSupport"], vpc["enableDnsHostnames"]) == (True, True)
+    records = {r.inputs["name"]: r.inputs["records"] for r in graph.all("aws:route53/record:Record")}
+    assert records == {
+        "api.lab": ["ABCDEF.gr7.example.eks.amazonaws.com"],
+        "efs.lab": ["fs-1.efs.us-west-2.amazonaws.com"],
+    }
+
+
+def test_old_versions_and_aborted_uploads_expire(program: RunStack) -> None:
+    graph = program()
+    assert graph.named("bucket-versioning").inputs["versioningConfiguration"] == {"status": "Enabled"}
+    (rule,) = graph.named("bucket-lifecycle").inputs["rules"]
+    assert rule["status"] == "Enabled"
+    assert rule["noncurrentVersionExpiration"]["noncurrentDays"] == 30
+    assert rule["abortIncompleteMultipartUpload"]["daysAfterInitiation"] == 7
+
+
+def test_logs_of_the_control_plane_are_kept_and_then_not(program: RunStack) -> None:
+    graph = program()
+    assert set(graph.named("eks").inputs["enabledClusterLogTypes"]) == {
+        "api",
+        "audit",
+        "authenticator",
+        "controllerManager",
+        "scheduler",
+    }
+    logs = graph.named("cluster-logs").inputs
+    assert (logs["name"], logs["retentionInDays"]) == ("/aws/eks/paddle-cluster/cluster", 30)
+
+
+def test_provider_options_of_the_stack_reach_the_provider(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = {
+        "aws:profile": "lab",
+        "aws:skipRequestingAccountId": True,
+        "aws:endpoints": [{"s3": "http://127.0.0.1:1"}],
+    }
+    inputs = run(monkeypatch, {**config_of("dev"), **options}).named("aws").inputs
+    decoded: dict[str, Any] = {key: inputs[key] for key in ("profile", "region")}
+    assert decoded == {"profile": "lab", "region": "us-west-2"}
+    assert json.loads(inputs["skipRequestingAccountId"]) is True
+    assert json.loads(inputs["endpoints"]) == [{"s3": "http://127.0.0.1:1"}]
+
+
+def test_outputs_are_what_a_person_needs_next(program: RunStack) -> None:
+    outputs = program().outputs
+    assert {key: outputs[key] for key in ("region", "clusterName", "bucket", "zoneId", "fileSystemName")} == {
+        "region": "us-west-2",
+        "clusterName": "paddle-cluster",
+        "bucket": "bucket-1a2b3c4",
+        "zoneId": "Z1",
+        "fileSystemName": "fs-1.efs.us-west-2.amazonaws.com",
+    }
+    steps = outputs["nextSteps"]
+    assert steps["useCluster"] == "aws eks update-kubeconfig --region us-west-2 --name paddle-cluster"
+    results = "s3://bucket-1a2b3c4/paddle-cluster-job/output/pass-00004/"
+    assert steps["fetchModel"] == f"aws s3 cp {results} ./model --recursive --region us-west-2"
+    assert {"clusterEndpoint", "fileSystemId", "keyArn", "model"} <= set(outputs)

@@ -1,0 +1,166 @@
+"""Each rule with a bad value and the exact words a person then reads."""
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import pulumi
+import pytest
+import yaml
+
+from settings.checks import CODE_BYTES, check
+from settings.schema import ENGINE_KEYS, Settings, camel, declared, read
+from tests.unit.conftest import RunStack
+from tests.unit.program import PROJECT, Aws, run, stack_files
+
+BAD = yaml.safe_load((Path(__file__).parent / "bad_settings.yaml").read_text())
+
+
+def refusal(program: RunStack, changes: Mapping[str, Any], **how: Any) -> list[str]:
+    """The problems told, a line each, after proof that nothing was registered."""
+    with pytest.raises(pulumi.RunError) as caught:
+        program(changes, **how)
+    first, *problems = str(caught.value).splitlines()
+    assert first == "Nothing was made: the settings of stack dev do not hold."
+    return [problem.strip() for problem in problems]
+
+
+@pytest.mark.parametrize("case", BAD, ids=lambda case: case["told"].partition(" ")[0])
+def test_bad_settings_are_told(program: RunStack, case: dict[str, Any]) -> None:
+    problems = refusal(program, case["given"])
+    assert len(problems) == 1
+    told = case["told"]
+    assert problems[0] == told or (told.endswith(":") and problems[0].startswith(told))
+
+
+def test_nothing_is_registered_before_the_settings_hold(program: RunStack, monkeypatch: pytest.MonkeyPatch) -> None:
+    registered: list[str] = []
+    monkeypatch.setattr("tests.unit.program.Aws.new_resource", lambda _, args: registered.append(args.name))
+    refusal(program, {"trainers": 0})
+    assert registered == []
+
+
+def test_all_problems_come_at_once(program: RunStack) -> None:
+    changes = {"trainers": "x", "vpcCidr": "8.8.0.0/16", "trainer": 1, "availabilityZones": ["us-west-2a", "nowhere"]}
+    told = refusal(program, changes)
+    assert [line.partition(":")[0] for line in told] == ["trainers", "trainer", "vpcCidr", "availabilityZones"]
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({}, 'aws:region: "" is no AWS region. Write one, such as us-west-2.'),
+        (
+            {"aws:region": "us-west-2", "aws:regoin": "x"},
+            'aws:regoin: "x" is no option of the AWS provider. Remove it.',
+        ),
+        (
+            {"aws:region": "us-west-2", "aws:defaultTags": {"tags": {}}},
+            'aws:defaultTags: {"tags": {}} would be lost. Write the tags under tags.',
+        ),
+    ],
+)
+def test_bad_provider_options_are_told(monkeypatch: pytest.MonkeyPatch, config: dict[str, Any], message: str) -> None:
+    with pytest.raises(pulumi.RunError, match=re.escape(message)):
+        run(monkeypatch, config, aws=Aws("us-west-2"))
+
+
+def test_a_region_without_a_service_is_told(program: RunStack) -> None:
+    told = refusal(program, {}, aws=Aws("us-west-2", services=("ec2", "eks", "kms", "s3", "route53")))
+    assert told == [
+        'aws:region: "us-west-2" does not offer efs. Choose a region with all of ec2, efs, eks, kms, s3, route53.'
+    ]
+
+
+def test_a_zone_that_eks_cannot_use_is_told_by_its_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = {"aws:region": "us-west-1", "paddle-on-aws:availabilityZones": ["us-west-1a", "us-west-1c"]}
+    message = '"us-west-1c" is usw1-az2, where EKS runs no control plane. Choose from us-west-1a, us-west-1b.'
+    with pytest.raises(pulumi.RunError, match=re.escape(message)):
+        run(monkeypatch, config)
+
+
+def test_a_region_with_one_usable_zone_is_told(program: RunStack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.unit.program.ZONES", {"us-west-2": {"us-west-2a": "usw2-az1", "us-west-2b": "usw1-az2"}})
+    told = refusal(program, {})
+    assert told == [
+        'aws:region: "us-west-2" leaves 1 usable zones of the two that EKS needs. Choose a region with more.'
+    ]
+
+
+def test_an_aws_that_does_not_answer_is_told(program: RunStack) -> None:
+    told = refusal(program, {"trainers": 0}, aws=Aws("us-west-2", refuse="getCallerIdentity"))
+    assert told[0] == "trainers: 0 is too few. Write 1 or more."
+    assert told[1].startswith('aws:region: "us-west-2" could not be asked what it offers: ')
+    assert "ExpiredToken: the token has expired" in told[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("big.txt", b"x" * CODE_BYTES, f"more than the {CODE_BYTES} that travel in a ConfigMap"),
+        ("image.bin", b"\xff\xfe\x00", "holds image.bin, which is no UTF-8 text"),
+    ],
+)
+def test_code_that_cannot_travel_is_told(
+    tmp_path: Path, program: RunStack, name: str, content: bytes, message: str
+) -> None:
+    (tmp_path / "train.py").write_text("pass")
+    (tmp_path / name).write_bytes(content)
+    told = refusal(program, {"job": {"code": str(tmp_path)}})
+    assert len(told) == 1
+    assert message in told[0]
+    assert "docs/training-code.md shows how" in told[0]
+
+
+def test_what_tools_leave_behind_is_no_code(tmp_path: Path) -> None:
+    for path in ("train.py", "lib/model.py", "__pycache__/train.pyc", "lib/.hidden", ".git/config"):
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text("")
+    settings, _ = read({"job": {"code": str(tmp_path)}})
+    assert list(settings.job.code_files) == ["lib/model.py", "train.py"]
+
+
+def test_the_data_jobs_script_fits_beside_the_code() -> None:
+    assert (PROJECT / "workloads/in_pod/prepare.py").stat().st_size <= 1024 * 1024 - CODE_BYTES
+
+
+def test_every_default_holds() -> None:
+    settings, problems = read({})
+    assert not problems
+    with_region = dataclasses.replace(settings, aws={"region": "us-west-2"})
+    assert check(with_region) == []
+
+
+def test_every_setting_is_described_and_every_description_is_a_setting() -> None:
+    """`read` looks each key up among the declared ones, so that only the other direction can go wrong."""
+    project = yaml.safe_load((PROJECT / "Pulumi.yaml").read_text())
+    assert all(entry["description"] for entry in project["config"].values())
+
+    def keys(cls: Any, path: str = "") -> set[str]:
+        found = set[str]()
+        for name, hint in get_type_hints(cls).items():
+            key = path + camel(name)
+            found |= keys(hint, key + ".") if dataclasses.is_dataclass(hint) else {key}
+        return found - set(ENGINE_KEYS)
+
+    assert keys(Settings) == set(declared())
+
+
+@pytest.mark.parametrize("stack", stack_files())
+def test_numbers_and_flags_may_come_as_text(stack: str) -> None:
+    """The engine hands top-level values over as text, `pulumi config set` stores what it is given."""
+    settings, problems = read({"trainers": "2", "retainData": "true", "admins": '["a"]', "workers": '{"count": "2"}'})
+    assert not problems
+    assert (settings.trainers, settings.retain_data, settings.admins, settings.workers.count) == (2, True, ("a",), 2)
+
+
+@pytest.mark.parametrize("stack", stack_files())
+def test_a_stack_states_only_what_differs(stack: str) -> None:
+    text = yaml.safe_load((PROJECT / f"Pulumi.{stack}.yaml").read_text())["config"]
+    defaults = declared()
+    for key, value in text.items():
+        name = key.removeprefix("paddle-on-aws:")
+        leaves = {f"{name}.{leaf}": v for leaf, v in value.items()} if isinstance(value, dict) else {name: value}
+        assert not {leaf for leaf, v in leaves.items() if defaults.get(leaf, ...) == v}, f"{stack} repeats a default"

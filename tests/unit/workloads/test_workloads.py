@@ -1,0 +1,233 @@
+"""The Jobs as settings make them, and the pure functions behind them."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from settings.schema import read
+from tests.unit.conftest import RunStack
+from tests.unit.program import Graph
+from workloads.next_steps import next_steps
+from workloads.scripts import TRAINER, digest, key_of
+from workloads.training_job import training_job_spec
+
+JOB = "kubernetes:batch/v1:Job"
+
+
+def spec_of(graph: Graph, name: str) -> dict[str, Any]:
+    return dict(graph.one(JOB, name).inputs["spec"])
+
+
+def container_of(graph: Graph, name: str) -> dict[str, Any]:
+    return dict(spec_of(graph, name)["template"]["spec"]["containers"][0])
+
+
+def env_of(container: dict[str, Any]) -> dict[str, Any]:
+    return {entry["name"]: entry.get("value", entry.get("valueFrom")) for entry in container["env"]}
+
+
+@pytest.mark.parametrize("trainers", [1, 3, 16])
+def test_training_takes_its_shape_from_the_trainers(program: RunStack, trainers: int) -> None:
+    graph = program({"trainers": trainers, "workers": {"count": 16}})
+    spec, env = spec_of(graph, "paddle-cluster-job"), env_of(container_of(graph, "paddle-cluster-job"))
+    assert (spec["parallelism"], spec["completions"], spec["completionMode"]) == (trainers, trainers, "Indexed")
+    assert (env["CONF_PADDLE_GRADIENT_NUM"], env["TRAINER_COUNT"]) == (str(trainers), str(trainers))
+    assert env_of(container_of(graph, "paddle-data"))["SPLIT_COUNT"] == str(trainers)
+
+
+def test_host_ports_follow_the_three_settings(program: RunStack) -> None:
+    graph = program({"pserver": {"port": 9000, "ports": 1, "sparsePorts": 2}})
+    ports = container_of(graph, "paddle-cluster-job")["ports"]
+    assert [port["hostPort"] for port in ports] == [9000, 9001, 9002]
+    assert all(port["hostPort"] == port["containerPort"] for port in ports)
+
+
+def test_the_launcher_knows_its_own_pod_and_limits(program: RunStack) -> None:
+    env = env_of(
+        container_of(program({"job": {"passes": 7, "attempts": 2, "peerTimeoutMinutes": 3}}), "paddle-cluster-job")
+    )
+    fields = {name: env[name]["fieldRef"]["fieldPath"] for name in ("POD_NAME", "POD_UID", "POD_IP")}
+    assert fields == {"POD_NAME": "metadata.name", "POD_UID": "metadata.uid", "POD_IP": "status.podIP"}
+    assert (env["PASSES"], env["MAX_ATTEMPTS"], env["PEER_TIMEOUT_SECONDS"]) == ("7", "2", "180")
+
+
+def test_settings_reach_the_containers_that_heed_them(program: RunStack) -> None:
+    job = {"name": "reviews", "namespace": "training", "configDir": "sentiment"}
+    data = {"source": "https://example.com/reviews.tar", "sha256": "0" * 64, "records": 77}
+    graph = program({"job": job, "data": data, "pserver": {"port": 9000, "ports": 1, "sparsePorts": 2}}, stack="prod")
+    env = env_of(container_of(graph, "paddle-data"))
+    assert {key: env[key] for key in ("OUT_DIR", "TRAIN_CONFIG_DIR")} == {
+        "OUT_DIR": "/efs/reviews",
+        "TRAIN_CONFIG_DIR": "sentiment",
+    }
+    assert {key: value for key, value in env.items() if key.startswith("DATA_")} == {
+        "DATA_SOURCE": "https://example.com/reviews.tar",
+        "DATA_FILE": "",
+        "DATA_SHA256": "0" * 64,
+        "DATA_RECORDS": "77",
+    }
+    env = env_of(container_of(graph, "reviews"))
+    assert (env["JOB_NAME"], env["JOB_NAMESPACE"], env["TRAIN_CONFIG_DIR"]) == ("reviews", "training", "sentiment")
+    ports = ("CONF_PADDLE_PORT", "CONF_PADDLE_PORTS_NUM", "CONF_PADDLE_PORTS_NUM_SPARSE")
+    assert [env[key] for key in ports] == ["9000", "1", "2"]
+    assert env_of(container_of(graph, "paddle-export"))["AWS_REGION"] == "eu-west-1"
+    (wait,) = spec_of(graph, "paddle-export")["template"]["spec"]["initContainers"]
+    assert env_of(wait) == {"JOB_NAME": "reviews", "JOB_NAMESPACE": "training"}
+
+
+@pytest.mark.parametrize("stack", ["dev", "prod"])
+def test_every_container_is_held_tight(program: RunStack, stack: str) -> None:
+    graph = program({"data": {"source": "s3://bucket/key"}}, stack=stack)
+    seen = 0
+    for job in graph.all(JOB):
+        pod = job.inputs["spec"]["template"]["spec"]
+        assert pod["securityContext"] == {"seccompProfile": {"type": "RuntimeDefault"}}
+        for container in [*pod["containers"], *pod.get("initContainers", [])]:
+            seen += 1
+            held = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+            assert container["securityContext"] == held, f"{job.urn}: {container['name']}"
+            assert set(container["resources"]["requests"]) == {"cpu", "memory"}
+            assert container["terminationMessagePolicy"] == "FallbackToLogsOnError"
+    assert seen == 5
+
+
+def test_gpus_bring_their_image_limits_and_plugin(program: RunStack) -> None:
+    graph = program({"job": {"gpusPerTrainer": 2}, "workers": {"instanceType": "g5.12xlarge"}})
+    assert container_of(graph, "paddle-cluster-job")["resources"]["limits"] == {"nvidia.com/gpu": "2"}
+    assert graph.named("workers").inputs["amiType"] == "AL2023_x86_64_NVIDIA"
+    assert graph.one("kubernetes:apps/v1:DaemonSet").inputs["metadata"]["namespace"] == "kube-system"
+    assert not program().all("kubernetes:apps/v1:DaemonSet")
+    assert "limits" not in container_of(program(), "paddle-cluster-job")["resources"]
+
+
+def test_up_waits_for_the_model_or_for_the_start(program: RunStack) -> None:
+    def wait_for(wait: bool) -> dict[str, str | None]:
+        graph = program({"job": {"wait": wait}})
+        return {job.name: job.inputs["metadata"]["annotations"].get("pulumi.com/waitFor") for job in graph.all(JOB)}
+
+    started = "jsonpath={.status.startTime}"
+    assert wait_for(True) == {"paddle-data": None, "paddle-cluster-job": None, "paddle-export": None}
+    assert wait_for(False) == {"paddle-data": None, "paddle-cluster-job": started, "paddle-export": started}
+
+
+def test_a_job_gives_up_before_up_does(program: RunStack) -> None:
+    graph = program({"job": {"timeoutMinutes": 60}, "data": {"timeoutMinutes": 5}})
+    for name, minutes in {"paddle-data": 5, "paddle-cluster-job": 60, "paddle-export": 90}.items():
+        job = graph.one(JOB, name)
+        assert job.inputs["spec"]["activeDeadlineSeconds"] == minutes * 60
+        assert job.options.customTimeouts.create == f"{minutes + 10}m"
+        assert job.inputs["metadata"]["annotations"]["pulumi.com/replaceUnready"] == "true"
+        assert "ttlSecondsAfterFinished" not in job.inputs["spec"], "refresh would drop the Job and train again"
+
+
+def test_a_pod_lost_with_its_node_is_nobodys_failure(program: RunStack) -> None:
+    spec = spec_of(program({"job": {"attempts": 4}}), "paddle-cluster-job")
+    assert spec["backoffLimit"] == 3
+    (rule,) = spec["podFailurePolicy"]["rules"]
+    assert rule == {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+
+
+def test_export_waits_inside_the_cluster_and_writes_its_prefix(program: RunStack) -> None:
+    graph = program()
+    (wait,) = spec_of(graph, "paddle-export")["template"]["spec"]["initContainers"]
+    assert env_of(wait) == {"JOB_NAME": "paddle-cluster-job", "JOB_NAMESPACE": "default"}
+    copy = container_of(graph, "paddle-export")
+    assert env_of(copy)["DESTINATION"] == "s3://bucket-1a2b3c4/paddle-cluster-job/output/"
+    assert {mount["name"]: mount.get("readOnly") for mount in copy["volumeMounts"]} == {"efs": True, "scripts": True}
+    assert graph.outputs["model"] == "s3://bucket-1a2b3c4/paddle-cluster-job/output/pass-00004/"
+
+
+def test_without_export_the_model_stays_on_the_volume(program: RunStack) -> None:
+    graph = program({"export": {"enabled": False}})
+    assert [job.name for job in graph.all(JOB)] == ["paddle-data", "paddle-cluster-job"]
+    assert graph.outputs["model"] == "efs-id:/paddle-cluster-job/output/pass-00004/"
+    assert set(graph.outputs["nextSteps"]) == {"useCluster", "followTraining"}
+
+
+def test_data_from_s3_is_fetched_under_a_role_of_its_own(program: RunStack) -> None:
+    graph = program({"data": {"source": "s3://bucket/reviews.tar"}}, stack="prod")
+    (fetch,) = spec_of(graph, "paddle-data")["template"]["spec"]["initContainers"]
+    assert env_of(fetch) == {"AWS_REGION": "eu-west-1"}
+    assert fetch["command"][-2:] == ["s3://bucket/reviews.tar", "/efs/paddle-cluster-job/fetched"]
+    assert env_of(container_of(graph, "paddle-data"))["DATA_FILE"] == "/efs/paddle-cluster-job/fetched"
+    account = graph.one("kubernetes:core/v1:ServiceAccount", "paddle-data").inputs["metadata"]
+    assert account["annotations"] == {"eks.amazonaws.com/role-arn": "arn:aws:mock:eu-west-1:123456789012:data-role"}
+    assert "initContainers" not in spec_of(program(), "paddle-data")["template"]["spec"]
+
+
+def test_scripts_travel_under_a_name_that_changes_with_them(program: RunStack, monkeypatch: pytest.MonkeyPatch) -> None:
+    def names() -> dict[str, str]:
+        return {r.name: r.inputs["metadata"]["name"] for r in program().all("kubernetes:core/v1:ConfigMap")}
+
+    before = names()
+    monkeypatch.setattr(
+        "workloads.scripts.digest", lambda data: digest(data) if "launch.py" in data else digest({**data, "x": ""})
+    )
+    after = names()
+    assert {name for name in before if before[name] != after[name]} == {"paddle-data-scripts", "paddle-export-scripts"}
+    assert digest({"a": "1"}) != digest({"a": "2"})
+
+
+def test_pods_find_every_script_at_its_path(program: RunStack) -> None:
+    graph = program()
+    maps = {r.inputs["metadata"]["name"]: r for r in graph.all("kubernetes:core/v1:ConfigMap")}
+    for job, files in {
+        "paddle-data": {"prepare.py", "quick_start/train.py"},
+        "paddle-cluster-job": {"gang.py", "kube.py", "launch.py", "pod_settings.py", "training.py", "volume.py"},
+        "paddle-export": {"await_job.py", "export.sh", "kube.py"},
+    }.items():
+        volumes = spec_of(graph, job)["template"]["spec"]["volumes"]
+        (shipped,) = [volume["configMap"] for volume in volumes if volume["name"] == "scripts"]
+        assert {item["path"] for item in shipped["items"]} == files
+        assert {item["key"] for item in shipped["items"]} == set(maps[shipped["name"]].inputs["data"])
+        assert maps[shipped["name"]].inputs["immutable"] is True
+        ours = {path.stem for path in TRAINER.glob("*.py")}
+        imported = {
+            name
+            for text in maps[shipped["name"]].inputs["data"].values()
+            for name in re.findall(r"^(?:from|import) (\w+)", text, re.MULTILINE)
+        }
+        assert {f"{name}.py" for name in imported & ours} <= files, f"{job} imports what does not travel with it"
+
+
+@pytest.mark.parametrize(("path", "key"), [("train.py", "train.py"), ("lib/my file.py", "-my_file.py")])
+def test_keys_hold_what_kubernetes_allows(path: str, key: str) -> None:
+    assert key_of(path).endswith(key)
+    assert key_of("a/b.py") != key_of("c/b.py")
+
+
+def test_a_namespace_is_made_unless_it_is_the_default(program: RunStack) -> None:
+    assert not program().all("kubernetes:core/v1:Namespace")
+    graph = program({"job": {"namespace": "training"}})
+    made = graph.one("kubernetes:core/v1:Namespace")
+    assert made.inputs["metadata"]["name"] == "training"
+    objects = [r for r in graph.resources.values() if r.type.startswith("kubernetes:")]
+    assert {r.inputs["metadata"].get("namespace") for r in objects} == {"training", None}
+    assert [r.urn for r in objects if "namespace" in r.inputs["metadata"] and not graph.leads(r, made)] == []
+
+
+def test_a_claim_in_another_namespace_gets_a_volume_that_can_bind(program: RunStack) -> None:
+    trigger = program({"job": {"namespace": "training"}}).named("efsvol").options.replacement_trigger
+    assert trigger.string_value == "training"
+
+
+def test_efs_by_csi_mounts_through_the_access_point(program: RunStack) -> None:
+    spec = program({"storage": {"driver": "efsCsi"}}).named("efsvol").inputs["spec"]
+    assert spec["csi"] == {"driver": "efs.csi.aws.com", "volumeHandle": "efs-id::efs-access-id"}
+    assert "nfs" not in spec
+
+
+def test_a_spec_needs_no_engine() -> None:
+    settings, _ = read({})
+    volume = {"name": "efs"}
+    spec = training_job_spec(settings, "account", volume, {"name": "scripts"}, "paddle-data")  # type: ignore[arg-type]
+    assert json.loads(json.dumps(spec))["template"]["metadata"]["annotations"] == {"paddle-on-aws/after": "paddle-data"}
+
+
+def test_next_steps_can_be_pasted() -> None:
+    settings, _ = read({"trainers": "2", "export": {"enabled": False}})
+    assert next_steps(settings, "")["followTraining"] == (
+        "kubectl --namespace default logs --follow --prefix --selector job-name=paddle-cluster-job --max-log-requests 2"
+    )
