@@ -16,6 +16,7 @@ import yaml
 from settings.region import SERVICES, Offer, ask
 from settings.schema import Problem, Settings, camel, load
 from settings.subnets import ADDRESSES_PER_WORKER, LARGEST, SMALLEST, zone_capacity
+from workloads.in_pod import contract
 
 Problems = Iterator[Problem]
 
@@ -80,7 +81,8 @@ def _names(s: Settings) -> Problems:
     if not re.fullmatch(LABEL, s.job.namespace) or len(s.job.namespace) > 63 or s.job.namespace.startswith("kube-"):
         why = "is a namespace that Kubernetes refuses or keeps for itself"
         yield Problem("job.namespace", s.job.namespace, why, "Use up to 63 lower-case letters, digits and -")
-    if not re.fullmatch(r"\w[\w.-]*", s.job.config_dir) or s.job.config_dir in ("data", "output"):
+    taken = (contract.DATA, contract.OUTPUT, contract.FETCHED)
+    if not re.fullmatch(r"\w[\w.-]*", s.job.config_dir) or s.job.config_dir in taken:
         why = "cannot be a folder beside data and output"
         yield Problem("job.configDir", s.job.config_dir, why, "Use one plain name, such as quick_start")
     if not re.fullmatch(r"[A-Za-z0-9._-]{1,15}", s.pserver.nic):

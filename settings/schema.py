@@ -12,6 +12,8 @@ from typing import Any, get_origin, get_type_hints
 import pulumi
 import yaml
 
+from workloads.in_pod import contract
+
 PROJECT = Path(__file__).parent.parent
 ENGINE_KEYS = ("project", "stack", "aws")
 # As many zones as EKS needs, where a stack names none.
@@ -44,11 +46,11 @@ class Job:
     @property
     def output_prefix(self) -> str:
         """Where results lie, on the volume and in the bucket alike."""
-        return f"{self.name}/output/"
+        return f"{self.name}/{contract.OUTPUT}/"
 
     @property
     def newest_pass(self) -> str:
-        return f"{self.output_prefix}pass-{self.passes - 1:05d}/"
+        return f"{self.output_prefix}{contract.checkpoint_name(self.passes - 1)}/"
 
     @property
     def code_files(self) -> dict[str, Path]:

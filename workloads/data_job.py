@@ -8,11 +8,12 @@ from infra.service_account_role import ServiceAccountRole
 from settings.schema import Settings
 from workloads import scripts
 from workloads.access import ServiceAccount
+from workloads.in_pod import contract
+from workloads.in_pod.contract import Env
 from workloads.job import container, job, pod
 from workloads.volume import POD_VOLUME, Volume
 
 NAME = "paddle-data"
-MOUNT = "/efs"
 RETRIES = 2
 
 
@@ -36,7 +37,7 @@ class DataJob(pulumi.ComponentResource):
         shipped = scripts.Scripts(
             "paddle-data-scripts",
             namespace,
-            {"prepare.py": scripts.TRAINER / "prepare.py", **code},
+            {**scripts.with_imports("prepare.py"), **code},
             child,
         )
         spec = data_job_spec(settings, account.name, volume.pod_volume, shipped.volume)
@@ -52,17 +53,20 @@ def data_job_spec(
     volume: k8s.core.v1.VolumeArgsDict,
     code: k8s.core.v1.VolumeArgsDict,
 ) -> k8s.batch.v1.JobSpecArgsDict:
-    folder = f"{MOUNT}/{settings.job.name}"
-    source, fetched = settings.data.source, f"{folder}/fetched"
-    mounts: list[k8s.core.v1.VolumeMountArgsDict] = [{"name": POD_VOLUME, "mount_path": MOUNT}, scripts.MOUNT]
+    folder = f"{contract.DATA_VOLUME}/{settings.job.name}"
+    source, fetched = settings.data.source, f"{folder}/{contract.FETCHED}"
+    mounts: list[k8s.core.v1.VolumeMountArgsDict] = [
+        {"name": POD_VOLUME, "mount_path": contract.DATA_VOLUME},
+        scripts.MOUNT,
+    ]
     env = {
-        "OUT_DIR": folder,
-        "SPLIT_COUNT": str(settings.trainers),
-        "TRAIN_CONFIG_DIR": settings.job.config_dir,
-        "DATA_SOURCE": source,
-        "DATA_FILE": fetched if settings.data.from_s3 else "",
-        "DATA_SHA256": settings.data.sha256,
-        "DATA_RECORDS": str(settings.data.records),
+        Env.OUT_DIR: folder,
+        Env.SPLIT_COUNT: str(settings.trainers),
+        Env.TRAIN_CONFIG_DIR: settings.job.config_dir,
+        Env.DATA_SOURCE: source,
+        Env.DATA_FILE: fetched if settings.data.from_s3 else "",
+        Env.DATA_SHA256: settings.data.sha256,
+        Env.DATA_RECORDS: str(settings.data.records),
     }
     main = container("paddle-data", settings.data.image, settings.data.command, env, mounts, "500m", "512Mi")
     main["image_pull_policy"] = "Always"
@@ -70,7 +74,7 @@ def data_job_spec(
         "fetch",
         settings.export.image,
         ["aws", "s3", "cp", "--no-progress", source, fetched],
-        {"AWS_REGION": settings.region},
+        {Env.AWS_REGION: settings.region},
         mounts[:1],
         "500m",
         "512Mi",

@@ -8,12 +8,13 @@ from infra.service_account_role import ServiceAccountRole
 from settings.schema import Settings
 from workloads import scripts
 from workloads.access import READ, ServiceAccount
+from workloads.in_pod import contract
+from workloads.in_pod.contract import Env
 from workloads.job import container, job, pod
 from workloads.training_job import TrainingJob
 from workloads.volume import POD_VOLUME, Volume
 
 NAME = "paddle-export"
-MOUNT = "/efs"
 COPY_MINUTES = 30
 RETRIES = 2
 
@@ -38,7 +39,7 @@ class ExportJob(pulumi.ComponentResource):
         shipped = scripts.Scripts(
             "paddle-export-scripts",
             namespace,
-            {name: scripts.TRAINER / name for name in ("await_job.py", "export.sh", "kube.py")},
+            scripts.with_imports("await_job.py", "export.sh"),
             child,
         )
         spec = export_job_spec(settings, account.name, volume.pod_volume, shipped.volume, training.name, destination)
@@ -57,14 +58,14 @@ def export_job_spec(
     destination: pulumi.Input[str],
 ) -> k8s.batch.v1.JobSpecArgsDict:
     mounts: list[k8s.core.v1.VolumeMountArgsDict] = [
-        {"name": POD_VOLUME, "mount_path": MOUNT, "read_only": True},
+        {"name": POD_VOLUME, "mount_path": contract.EXPORT_VOLUME, "read_only": True},
         scripts.MOUNT,
     ]
     wait = container(
         "await-training",
         settings.job.image,
-        ["python3", f"{scripts.FOLDER}/await_job.py"],
-        {"JOB_NAME": training, "JOB_NAMESPACE": settings.job.namespace},
+        ["python3", f"{contract.SCRIPTS}/await_job.py"],
+        {Env.JOB_NAME: training, Env.JOB_NAMESPACE: settings.job.namespace},
         mounts[1:],
         "100m",
         "128Mi",
@@ -72,12 +73,12 @@ def export_job_spec(
     copy = container(
         "export",
         settings.export.image,
-        ["bash", f"{scripts.FOLDER}/export.sh"],
+        ["bash", f"{contract.SCRIPTS}/export.sh"],
         {
-            "JOB_NAME": settings.job.name,
-            "OUT_DIR": f"{MOUNT}/{settings.job.name}",
-            "DESTINATION": destination,
-            "AWS_REGION": settings.region,
+            Env.OUTPUT_DIR: f"{contract.EXPORT_VOLUME}/{settings.job.name}/{contract.OUTPUT}",
+            Env.DONE_FILE: contract.DONE_FILE,
+            Env.DESTINATION: destination,
+            Env.AWS_REGION: settings.region,
         },
         mounts,
         "500m",

@@ -1,5 +1,6 @@
-"""Scripts travel to the pods by ConfigMap; its name carries their hash, so that a changed script makes a new Job."""
+"""ConfigMaps bring scripts to the pods. Each name contains a hash of the content: a changed script replaces its Job."""
 
+import ast
 import hashlib
 import json
 import re
@@ -9,10 +10,11 @@ from pathlib import Path
 import pulumi
 import pulumi_kubernetes as k8s
 
-FOLDER = "/paddle-job"
-TRAINER = Path(__file__).parent / "in_pod"
+from workloads.in_pod import contract
+
+IN_POD = Path(__file__).parent / "in_pod"
 VOLUME = "scripts"
-MOUNT: k8s.core.v1.VolumeMountArgsDict = {"name": VOLUME, "mount_path": FOLDER, "read_only": True}
+MOUNT: k8s.core.v1.VolumeMountArgsDict = {"name": VOLUME, "mount_path": contract.SCRIPTS, "read_only": True}
 
 
 def key_of(path: str) -> str:
@@ -20,6 +22,23 @@ def key_of(path: str) -> str:
     if re.fullmatch(r"[-._a-zA-Z0-9]+", path):
         return path
     return hashlib.sha256(path.encode()).hexdigest()[:10] + "-" + re.sub(r"[^-._a-zA-Z0-9]", "_", Path(path).name)
+
+
+def with_imports(*names: str) -> dict[str, Path]:
+    """These scripts and all that they import from workloads/in_pod, by file name."""
+    found: dict[str, Path] = {}
+    queue = list(names)
+    while queue:
+        name = queue.pop()
+        if name in found:
+            continue
+        found[name] = IN_POD / name
+        if name.endswith(".py"):
+            for node in ast.walk(ast.parse(found[name].read_text(encoding="utf-8"))):
+                modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+                modules += [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
+                queue += [f"{module}.py" for module in modules if (IN_POD / f"{module}.py").is_file()]
+    return dict(sorted(found.items()))
 
 
 def digest(data: Mapping[str, str]) -> str:

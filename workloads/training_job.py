@@ -7,12 +7,12 @@ from settings.schema import Settings
 from workloads import scripts
 from workloads.access import READ, ServiceAccount
 from workloads.data_job import DataJob
+from workloads.in_pod import contract
+from workloads.in_pod.contract import Env
 from workloads.job import container, job, pod
 from workloads.volume import POD_VOLUME, Volume
 
 ACCOUNT = "paddle-trainer"
-MOUNT = "/home/jobpath"
-SCRIPTS = ("launch.py", "gang.py", "kube.py", "pod_settings.py", "training.py", "volume.py")
 
 
 class TrainingJob(pulumi.ComponentResource):
@@ -35,7 +35,7 @@ class TrainingJob(pulumi.ComponentResource):
         shipped = scripts.Scripts(
             "paddle-trainer-scripts",
             namespace,
-            {name: scripts.TRAINER / name for name in SCRIPTS},
+            scripts.with_imports("launch.py"),
             child,
         )
         spec = training_job_spec(settings, account.name, volume.pod_volume, shipped.volume, data.name)
@@ -54,22 +54,25 @@ def training_job_spec(
 ) -> k8s.batch.v1.JobSpecArgsDict:
     job_settings, pserver = settings.job, settings.pserver
     env = {
-        "JOB_NAME": job_settings.name,
-        "JOB_PATH": MOUNT,
-        "JOB_NAMESPACE": job_settings.namespace,
-        "TRAIN_CONFIG_DIR": job_settings.config_dir,
-        "CONF_PADDLE_NIC": pserver.nic,
-        "CONF_PADDLE_PORT": str(pserver.port),
-        "CONF_PADDLE_PORTS_NUM": str(pserver.ports),
-        "CONF_PADDLE_PORTS_NUM_SPARSE": str(pserver.sparse_ports),
-        "CONF_PADDLE_GRADIENT_NUM": str(settings.trainers),
-        "TRAINER_COUNT": str(settings.trainers),
-        "PASSES": str(job_settings.passes),
-        "MAX_ATTEMPTS": str(job_settings.attempts),
-        "PEER_TIMEOUT_SECONDS": str(job_settings.peer_timeout_minutes * 60),
+        Env.JOB_NAME: job_settings.name,
+        Env.JOB_PATH: contract.TRAINING_VOLUME,
+        Env.JOB_NAMESPACE: job_settings.namespace,
+        Env.TRAIN_CONFIG_DIR: job_settings.config_dir,
+        Env.NIC: pserver.nic,
+        Env.PORT: str(pserver.port),
+        Env.PORTS: str(pserver.ports),
+        Env.SPARSE_PORTS: str(pserver.sparse_ports),
+        Env.TRAINERS: str(settings.trainers),
+        Env.TRAINER_COUNT: str(settings.trainers),
+        Env.PASSES: str(job_settings.passes),
+        Env.MAX_ATTEMPTS: str(job_settings.attempts),
+        Env.PEER_TIMEOUT_SECONDS: str(job_settings.peer_timeout_minutes * 60),
     }
-    mounts: list[k8s.core.v1.VolumeMountArgsDict] = [{"mount_path": MOUNT, "name": POD_VOLUME}, scripts.MOUNT]
-    fields = {"POD_NAME": "metadata.name", "POD_UID": "metadata.uid", "POD_IP": "status.podIP"}
+    mounts: list[k8s.core.v1.VolumeMountArgsDict] = [
+        {"mount_path": contract.TRAINING_VOLUME, "name": POD_VOLUME},
+        scripts.MOUNT,
+    ]
+    fields = {Env.POD_NAME: "metadata.name", Env.POD_UID: "metadata.uid", Env.POD_IP: "status.podIP"}
     gpus = {"nvidia.com/gpu": str(job_settings.gpus_per_trainer)} if job_settings.gpus_per_trainer else {}
     main = container(
         "trainer", job_settings.image, job_settings.command, env, mounts, "1", "2Gi", fields=fields, limits=gpus

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import kube
+import kubernetes_api
 import pytest
 
 from tests.in_pod.api import FakeApi, make_certificate
-from tests.in_pod.gang import STUB, Gang
+from tests.in_pod.job import STUB, Gang
 
 
 @pytest.fixture(scope="session")
@@ -34,7 +34,7 @@ def account(tmp_path: Path, certificates: Path) -> Path:
 def api(account: Path, certificates: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeApi]:
     """An API server, and this process set up as a pod of its cluster."""
     server = FakeApi(certificates)
-    monkeypatch.setattr(kube, "ACCOUNT", account)
+    monkeypatch.setattr(kubernetes_api, "ACCOUNT", account)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(server.port))
     yield server

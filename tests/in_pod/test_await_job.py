@@ -12,9 +12,12 @@ from typing import Any
 import pytest
 
 from tests.in_pod.api import FakeApi
-from tests.in_pod.gang import TRAINER
+from tests.in_pod.job import TRAINER
 
-START = "import sys, pathlib, kube, await_job; kube.ACCOUNT = pathlib.Path(sys.argv[1]); sys.exit(await_job.main())"
+START = (
+    "import sys, pathlib, kubernetes_api, await_job;"
+    " kubernetes_api.ACCOUNT = pathlib.Path(sys.argv[1]); sys.exit(await_job.main())"
+)
 
 
 def job(**status: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.in_pod.gang import TRAINER
+from tests.in_pod.job import TRAINER
 
 
 @dataclass
@@ -87,7 +87,8 @@ def export(s3: str, tmp_path: Path) -> Export:
         "AWS_REGION": "us-west-2",
         "AWS_DEFAULT_REGION": "us-west-2",
         "JOB_NAME": "job",
-        "OUT_DIR": str(tmp_path / "job"),
+        "OUTPUT_DIR": str(output),
+        "DONE_FILE": "done",
         "DESTINATION": "s3://bucket/job/output/",
         "TMPDIR": str(tmp_path),
     }

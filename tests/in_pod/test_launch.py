@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.in_pod.api import make_pod
-from tests.in_pod.gang import Gang, Trainer, end_container
+from tests.in_pod.job import Gang, Trainer, end_container
 
 ALL = ["pass-00000", "pass-00001", "pass-00002"]
 
@@ -281,7 +281,7 @@ def test_a_missing_shard_is_a_clear_error(gang: Gang) -> None:
     gang.wait(gang.ended, replace=False)
     assert gang.statuses() == [1, 1, 1]
     for trainer in gang.all:
-        assert "data/2 is missing: run the data Job again with SPLIT_COUNT=3" in trainer.text()
+        assert "data/2 is missing: the data must be split for 3 trainers; run the data Job again" in trainer.text()
 
 
 def test_a_full_disk_costs_the_log_not_the_training(gang: Gang) -> None:

@@ -25,7 +25,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.in_pod.gang import TRAINER
+from tests.in_pod.job import TRAINER
 
 
 class KilledError(BaseException):
@@ -282,8 +282,8 @@ def test_the_files_of_a_tar_are_read_as_one(tmp_path: Path, code: Path, mode: st
     [
         (b"1\n2\n", "the data has 2 records for 3 trainers: each needs at least one"),
         (b"", "the data has 0 records for 3 trainers"),
-        ("1\n2\n3\n4\n".encode("utf-16"), "is UTF-16 text: give plain text lines"),
-        (b"\x1f\x8b not a tar", "is gzip: give plain text lines or a tar"),
+        ("1\n2\n3\n4\n".encode("utf-16"), "is UTF-16 text: use plain text"),
+        (b"\x1f\x8b not a tar", "is gzip: use plain text or a tar"),
     ],
 )
 def test_data_that_cannot_be_split_is_a_clear_error(tmp_path: Path, code: Path, content: bytes, message: str) -> None:
@@ -335,7 +335,7 @@ def test_https_data_is_downloaded_and_checked(tmp_path: Path, web: str, code: Pa
     right = hashlib.sha256(content).hexdigest()
     fetch(tmp_path / "out", f"{web}/data", code, right)
     assert shards(tmp_path / "out") == [b"1\n2\n", b"3\n4\n"]
-    with pytest.raises(prepare.DataError, match=f"has SHA-256 {right}, DATA_SHA256 says {'0' * 64}"):
+    with pytest.raises(prepare.DataError, match=f"has SHA-256 {right}, not {'0' * 64}"):
         fetch(tmp_path / "out", f"{web}/data", code, "0" * 64)
     assert len(shards(tmp_path / "out")) == 2, "the set that was there stays"
 
@@ -349,7 +349,7 @@ def test_a_source_without_a_checksum_is_read_again(tmp_path: Path, web: str, cod
 
 
 @pytest.mark.parametrize(
-    ("path", "message"), [("missing", "cannot be downloaded: .*404"), ("broken", "broke off at 8")]
+    ("path", "message"), [("missing", "cannot be downloaded: .*404"), ("broken", "ended after 8 of 1000")]
 )
 def test_a_failed_download_is_a_clear_error(tmp_path: Path, web: str, code: Path, path: str, message: str) -> None:
     with pytest.raises(prepare.DataError, match=message):

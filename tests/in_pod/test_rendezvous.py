@@ -14,7 +14,7 @@ import pytest
 from sandbox import build
 from tests.in_pod import controlplane
 from tests.in_pod.api import make_pod
-from tests.in_pod.gang import STUB, Gang
+from tests.in_pod.job import STUB, Gang
 
 
 @pytest.fixture(scope="module")

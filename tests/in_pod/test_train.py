@@ -16,7 +16,7 @@ import prepare
 import pytest
 
 from tests.in_pod.api import FakeApi
-from tests.in_pod.gang import TRAINER, Gang
+from tests.in_pod.job import TRAINER, Gang
 
 PASSES = 3
 PREDICT = """

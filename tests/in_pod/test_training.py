@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import training
 
-from tests.in_pod.gang import TRAINER
+from tests.in_pod.job import TRAINER
 
 
 def test_one_process_for_each_gpu_or_one_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,13 +23,14 @@ import pytest
 from sandbox.cluster.api import POD, ApiError, Kind
 from tests.sandbox import listening
 from tests.sandbox.checkout import Checkout, eventually
+from workloads.in_pod import contract
 
 # A pass takes a second or two: long enough to hit, and few enough to be exported soon.
 RECORDS, PASSES = 60_000, 10
-LAUNCHER, WORKER = "/paddle-job/launch.py", "train.py"
+LAUNCHER, WORKER = f"{contract.SCRIPTS}/launch.py", "train.py"
 ACCESS_REVIEW = Kind("authorization.k8s.io/v1", "SubjectAccessReview", "subjectaccessreviews", False)
 JOB = "paddle-cluster-job"
-ATTEMPT = f"volumes/fs-*/{JOB}/.gang/attempt.json"
+ATTEMPT = f"volumes/fs-*/{JOB}/{contract.LAUNCHERS}/{contract.ATTEMPT_FILE}"
 GRACE_SECONDS = 30
 OUTAGE_SECONDS = 20
 
@@ -257,7 +258,7 @@ def test_no_room_for_the_data_of_one_trainer(training: Training) -> None:
 def test_missing_shard(training: Training) -> None:
     shutil.rmtree(training.volume / "data/1")
     said = failing_up(training.checkout, passes=PASSES + 1, attempts=1, command=["python3", LAUNCHER])
-    assert "/data/1 is missing: run the data Job again with SPLIT_COUNT=3" in said
+    assert "/data/1 is missing: the data must be split for 3 trainers" in said
 
 
 def failing_up(checkout: Checkout, **job: object) -> str:

@@ -6,7 +6,8 @@ import os
 import sys
 from typing import Any
 
-import kube
+import kubernetes_api
+from contract import Env
 
 
 def outcome(job: dict[str, Any]) -> tuple[str, str]:
@@ -24,9 +25,9 @@ def say(message: str) -> None:
 
 def main() -> int:
     """Follow the Job to its end."""
-    name, namespace = os.environ["JOB_NAME"], os.environ["JOB_NAMESPACE"]
+    name, namespace = os.environ[Env.JOB_NAME], os.environ[Env.JOB_NAMESPACE]
     said = ""
-    for jobs in kube.follow(
+    for jobs in kubernetes_api.follow(
         f"/apis/batch/v1/namespaces/{namespace}/jobs", {"fieldSelector": f"metadata.name={name}"}, say
     ):
         end, reason = outcome(jobs.get(name, {}))

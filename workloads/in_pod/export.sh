@@ -29,17 +29,17 @@ export_folder() {
     echo "export.sh: $name: $count files, $bytes bytes copied and checked"
 }
 
-for name in OUT_DIR DESTINATION; do
+for name in OUTPUT_DIR DONE_FILE DESTINATION; do
     [[ -n ${!name:-} ]] || fail "$name is not set: the export Job must give it"
 done
 [[ $DESTINATION == s3://*/* ]] || fail "DESTINATION is '$DESTINATION': it must be s3://bucket/prefix/"
 back=$(mktemp -d)/copy
 newest=""
-for done in "$OUT_DIR"/output/pass-*/done; do
-    folder=${done%/done}
+for done in "$OUTPUT_DIR"/pass-*/"$DONE_FILE"; do
+    folder=${done%/*}
     newest=${folder##*/}
     export_folder "$newest" "$folder" "${DESTINATION%/}/$newest"
 done
-[[ -n $newest ]] || fail "$OUT_DIR/output has no complete pass: there is nothing to export"
-export_folder logs "$OUT_DIR/output" "${DESTINATION%/}" --exclude 'pass-*'
+[[ -n $newest ]] || fail "$OUTPUT_DIR has no complete pass: there is nothing to export"
+export_folder logs "$OUTPUT_DIR" "${DESTINATION%/}" --exclude 'pass-*'
 echo "export.sh: the newest pass is ${DESTINATION%/}/$newest"

@@ -2,15 +2,16 @@
 
 How the launchers agree. A trainer is known by its id (the pod's completion index) and, as a member of the gang, by
 its pod's UID. Every launcher watches the Job's pods, and all share the volume. Rank 0's launcher alone decides: once
-all N pods run it writes `.gang/attempt.json` (the attempt's number, each member's UID and address, the newest complete
-pass), and every launcher named there starts its training. A launcher whose training ends writes the status to
-`.gang/trainer-<id>.json`. When any training failed, or a member's pod is failed, going or replaced, rank 0 writes the
-next attempt as soon as N pods run again; every launcher stops its training when it sees a member lost or the attempt
-superseded, and joins the next one. When all N trainings ended with 0, rank 0 writes the verdict `finished` and every
-launcher exits 0; when MAX_ATTEMPTS in a row brought no new pass, or a pod did not come in PEER_TIMEOUT_SECONDS, the
-verdict is `failed` with the reason, and every launcher exits non-zero. Each attempt has a port of its own (they take
-turns), so a straggler of the last one cannot meet the next. Files appear whole (renamed) and have one writer each; an
-old reading costs a moment, never a wrong step, because numbers only grow and UIDs are never used twice.
+all N pods run it writes `.launchers/attempt.json` (the attempt's number, each member's UID and address, the newest
+complete pass), and every launcher named there starts its training. A launcher whose training ends writes the status
+to `.launchers/trainer-<id>.json`. When any training failed, or a member's pod is failed, going or replaced, rank 0
+writes the next attempt as soon as N pods run again; every launcher stops its training when it sees a member lost or
+the attempt superseded, and joins the next one. When all N trainings ended with 0, rank 0 writes the verdict
+`finished` and every launcher exits 0; when MAX_ATTEMPTS in a row brought no new pass, or a pod did not come in
+PEER_TIMEOUT_SECONDS, the verdict is `failed` with the reason, and every launcher exits non-zero. Each attempt has a
+port of its own (they take turns), so a straggler of the last one cannot meet the next. Files appear whole (renamed)
+and have one writer each; an old reading costs a moment, never a wrong step, because numbers only grow and UIDs are
+never used twice.
 """
 
 from __future__ import annotations
@@ -25,10 +26,11 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from gang import Gang, Pod, complete, describe_lost, describe_missing, holders
-from pod_settings import LaunchError, Settings, read_settings, say
+import contract
+from checkpoints import Attempt, newest_pass, read_attempt, read_json, write_json
+from pods import Gang, Pod, complete, describe_lost, describe_missing, holders
+from trainer_settings import LaunchError, Settings, read_settings, say
 from training import Training, adopt_orphans, copy_in, describe_status
-from volume import Attempt, newest_pass, read_attempt, read_json, write_json
 
 SETTLE_SECONDS = 3.0  # after a failure, for the API server to tell whether a pod went with it
 
@@ -44,7 +46,7 @@ class Launcher:
         self.joined = 0
         self.copied = -1
         self.status = 0
-        settings.gang.mkdir(parents=True, exist_ok=True)
+        settings.launchers.mkdir(parents=True, exist_ok=True)
         signal.signal(signal.SIGTERM, self._terminate)
 
     def _terminate(self, *_: Any) -> None:
@@ -134,12 +136,12 @@ class Launcher:
 
     def announce(self, attempt: Attempt) -> Attempt:
         """Tell every launcher."""
-        write_json(self.settings.gang / "attempt.json", asdict(attempt))
+        write_json(self.settings.launchers / contract.ATTEMPT_FILE, asdict(attempt))
         return attempt
 
     def report_path(self, trainer: int) -> Path:
         """Where the launcher of this trainer leaves word for rank 0's."""
-        return self.settings.gang / f"trainer-{trainer}.json"
+        return contract.status_file(self.settings.root, trainer)
 
     def report(self, trainer: int, status: int | None, reason: str, when: float | None = None) -> None:
         """Tell rank 0 how this trainer fares in the attempt it joined; no status while it trains."""

@@ -20,7 +20,9 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, BinaryIO, Iterator, NamedTuple
 
+import contract
 import numpy
+from contract import Env
 
 BLOCK = 1 << 20
 NEWLINE = 10
@@ -75,22 +77,22 @@ def read_settings(env: dict[str, str]) -> Settings:
             raise DataError(f"{name} is {value!r}: it must be a whole number of at least {least}")
         return int(value)
 
-    for name in ("OUT_DIR", "SPLIT_COUNT", "TRAIN_CONFIG_DIR"):
+    for name in (Env.OUT_DIR, Env.SPLIT_COUNT, Env.TRAIN_CONFIG_DIR):
         if not env.get(name):
             raise DataError(f"{name} is not set: the data Job must give it")
-    source = env.get("DATA_SOURCE") or "synthetic"
+    source = env.get(Env.DATA_SOURCE) or "synthetic"
     if source != "synthetic" and not source.startswith(("https://", "s3://")):
-        raise DataError(f"DATA_SOURCE is {source!r}: it must be synthetic, https://... or s3://bucket/key")
-    if source.startswith("s3://") and not env.get("DATA_FILE"):
-        raise DataError(f"DATA_FILE is not set: an init container must copy {source} and name the file there")
+        raise DataError(f"{Env.DATA_SOURCE} is {source!r}: it must be synthetic, https://... or s3://bucket/key")
+    if source.startswith("s3://") and not env.get(Env.DATA_FILE):
+        raise DataError(f"{Env.DATA_FILE} is not set: an init container must copy {source} and name the file there")
     return Settings(
-        out=Path(env["OUT_DIR"]),
-        splits=number("SPLIT_COUNT", "", 1),
-        code=Path(__file__).resolve().parent / env["TRAIN_CONFIG_DIR"],
+        out=Path(env[Env.OUT_DIR]),
+        splits=number(Env.SPLIT_COUNT, "", 1),
+        code=Path(__file__).resolve().parent / env[Env.TRAIN_CONFIG_DIR],
         source=source,
-        file=Path(env["DATA_FILE"]) if env.get("DATA_FILE") else None,
-        records=number("DATA_RECORDS", "20000", 1),
-        sha256=env.get("DATA_SHA256", "").lower(),
+        file=Path(env[Env.DATA_FILE]) if env.get(Env.DATA_FILE) else None,
+        records=number(Env.DATA_RECORDS, "20000", 1),
+        sha256=env.get(Env.DATA_SHA256, "").lower(),
     )
 
 
@@ -122,9 +124,9 @@ def download(url: str, path: Path) -> None:
                 out.write(block)
                 progress.add(len(block))
     except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
-        raise DataError(f"DATA_SOURCE {url} cannot be downloaded: {error}") from error
+        raise DataError(f"{Env.DATA_SOURCE} {url} cannot be downloaded: {error}") from error
     if expected and path.stat().st_size != expected:
-        raise DataError(f"DATA_SOURCE {url} broke off at {path.stat().st_size} of {expected} bytes: run the Job again")
+        raise DataError(f"{Env.DATA_SOURCE} {url} ended after {path.stat().st_size} of {expected} bytes")
 
 
 def check_sum(path: Path, expected: str, source: str) -> None:
@@ -136,7 +138,7 @@ def check_sum(path: Path, expected: str, source: str) -> None:
             digest.update(block)
             progress.add(len(block))
     if digest.hexdigest() != expected:
-        raise DataError(f"DATA_SOURCE {source} has SHA-256 {digest.hexdigest()}, DATA_SHA256 says {expected}")
+        raise DataError(f"{Env.DATA_SOURCE} {source} has SHA-256 {digest.hexdigest()}, not {expected}")
 
 
 def unpack(archive: Path, path: Path) -> None:
@@ -162,7 +164,7 @@ def obtain(settings: Settings, work: Path) -> Path:
         path = work / "source"
         download(settings.source, path)
     elif not path.is_file():
-        raise DataError(f"DATA_FILE {path} is not there: the init container did not copy {settings.source}")
+        raise DataError(f"{Env.DATA_FILE} {path} is not there: the init container did not copy {settings.source}")
     if settings.sha256:
         check_sum(path, settings.sha256, settings.source)
     if path.stat().st_size and tarfile.is_tarfile(path):
@@ -172,7 +174,7 @@ def obtain(settings: Settings, work: Path) -> Path:
         head = stream.read(4)
     for magic, what in ((b"\x1f\x8b", "gzip"), (b"\xff\xfe", "UTF-16 text"), (b"\xfe\xff", "UTF-16 text")):
         if head.startswith(magic):
-            raise DataError(f"DATA_SOURCE {settings.source} is {what}: give plain text lines or a tar of such files")
+            raise DataError(f"{Env.DATA_SOURCE} {settings.source} is {what}: use plain text or a tar of text files")
     return path
 
 
@@ -245,13 +247,15 @@ def split(lines: Path, data: Path, about: dict[str, Any], splits: int) -> None:
     with ThreadPoolExecutor(4) as pool:
         jobs = []
         for number, (start, length, _) in enumerate(shards):
-            (data / str(number)).mkdir()
-            jobs.append(pool.submit(copy_range, lines, data / str(number) / "records.txt", start, length, progress))
+            shard = data / str(number)
+            shard.mkdir()
+            jobs.append(pool.submit(copy_range, lines, shard / contract.RECORDS_FILE, start, length, progress))
         for job in jobs:
             job.result()
     for number in range(splits):
         sync_directory(data / str(number))
-    write_json(data / "manifest.json", {**about, "splits": splits, "records": [records for _, _, records in shards]})
+    records = [count for _, _, count in shards]
+    write_json(data / contract.MANIFEST_FILE, {**about, "splits": splits, "records": records})
     sync_directory(data)
 
 
@@ -280,7 +284,7 @@ def install(new: Path, target: Path, work: Path) -> None:
 
 def set_aside_output(output: Path, made_from: dict[str, Any]) -> None:
     """Keep passes made from other data or code out of the way of this training."""
-    stamp = output / "made-from.json"
+    stamp = output / contract.MADE_FROM_FILE
     if output.exists() and (not stamp.exists() or json.loads(stamp.read_text()) != made_from):
         number = 1
         while (aside := output.with_name(f"output-before-{number}")).exists():
@@ -299,7 +303,7 @@ def set_aside_output(output: Path, made_from: dict[str, Any]) -> None:
 def prepare(settings: Settings) -> None:
     """Everything; a run that is killed at any point leaves complete folders or none, and the next run mends it."""
     if not settings.code.is_dir():
-        raise DataError(f"TRAIN_CONFIG_DIR: the training code {settings.code} is not there")
+        raise DataError(f"{Env.TRAIN_CONFIG_DIR}: the training code {settings.code} is not there")
     settings.out.mkdir(parents=True, exist_ok=True)
     for left in settings.out.glob(".prepare-*"):
         shutil.rmtree(left)
@@ -307,7 +311,7 @@ def prepare(settings: Settings) -> None:
     about: dict[str, Any] = {"source": settings.source, "sha256": settings.sha256}
     if settings.source == "synthetic":
         about["synthetic records"] = settings.records
-    data = settings.out / "data"
+    data = settings.out / contract.DATA
     known = settings.source == "synthetic" or settings.sha256
     if known and is_prepared(data, {**about, "splits": settings.splits}):
         print(f"{data}: already has this data in {settings.splits} shards", flush=True)
@@ -316,15 +320,15 @@ def prepare(settings: Settings) -> None:
         install(work / "data", data, work)
     code = copy_code(settings.code, work / "code")
     install(work / "code", settings.out / settings.code.name, work)
-    set_aside_output(settings.out / "output", {**about, "code": code})
+    set_aside_output(settings.out / contract.OUTPUT, {**about, "code": code})
     shutil.rmtree(work)
-    records = json.loads((data / "manifest.json").read_text())["records"]
+    records = json.loads((data / contract.MANIFEST_FILE).read_text())["records"]
     print(f"{data}: {sum(records)} records in {len(records)} shards of {min(records)} to {max(records)}", flush=True)
 
 
 def is_prepared(data: Path, about: dict[str, Any]) -> bool:
     """Whether the shards there are the ones wanted."""
-    manifest = data / "manifest.json"
+    manifest = data / contract.MANIFEST_FILE
     if not manifest.is_file():
         return False
     found = json.loads(manifest.read_text())

@@ -13,8 +13,10 @@ import time
 from importlib.util import find_spec
 from pathlib import Path
 
-from pod_settings import LaunchError, Settings, say
-from volume import Attempt
+import contract
+from checkpoints import Attempt
+from contract import Env
+from trainer_settings import LaunchError, Settings, say
 
 DEVICES = Path("/dev")
 TAIL_BYTES = 4096
@@ -23,10 +25,11 @@ GRACE_SECONDS = 20.0  # less than the pod's own 30
 
 def copy_in(settings: Settings, trainer: int, work: Path) -> None:
     """Copy this trainer's shard and the training code into the container."""
-    shard = settings.root / "data" / str(trainer)
+    shard = contract.shard(settings.root, trainer)
     if not shard.is_dir():
-        raise LaunchError(f"the shard {shard} is missing: run the data Job again with SPLIT_COUNT={settings.trainers}")
-    extra = settings.root / "data" / str(settings.trainers)
+        needed = f"the data must be split for {settings.trainers} trainers"
+        raise LaunchError(f"the shard {shard} is missing: {needed}; run the data Job again")
+    extra = contract.shard(settings.root, settings.trainers)
     if extra.exists():
         raise LaunchError(
             f"{extra} exists: the data is split for more than {settings.trainers} trainers; run the data Job again"
@@ -49,7 +52,7 @@ def launch_commands(settings: Settings, attempt: Attempt, trainer: int, work: Pa
         launcher += ["--log_level", "WARNING", "--log_dir", str(work / "log")]
         launcher += ["--ips", ",".join(attempt.addresses), "--start_port", str(port), "--host", settings.pod_ip]
         launcher += ["--job_id", f"{settings.job}-{attempt.number}", "train.py"]
-        return {"train.log": [*launcher, *settings.arguments]}
+        return {contract.TRAIN_LOG: [*launcher, *settings.arguments]}
     if not shutil.which("paddle"):
         raise LaunchError("this image has no paddle: neither the Python package nor the old `paddle` command")
     network = [f"--nics={settings.nic}", f"--port={settings.port}", f"--ports_num={settings.ports}"]
@@ -61,9 +64,9 @@ def launch_commands(settings: Settings, attempt: Attempt, trainer: int, work: Pa
     if not any(argument.startswith("--config") for argument in settings.arguments):
         trainee += [f"--config={find_config(work / 'code')}"]
     if attempt.resume:
-        next_pass = int(attempt.resume[len("pass-") :]) + 1
+        next_pass = (contract.checkpoint_number(attempt.resume) or 0) + 1
         trainee += [f"--init_model_path={settings.output / attempt.resume}", f"--start_pass={next_pass}"]
-    return {"server.log": server, "train.log": [*trainee, *settings.arguments]}
+    return {contract.SERVER_LOG: server, contract.TRAIN_LOG: [*trainee, *settings.arguments]}
 
 
 def processes_per_pod() -> int:
@@ -89,12 +92,12 @@ class Training:
             **os.environ,
             "PYTHONUNBUFFERED": "1",
             "GLOO_SOCKET_IFNAME": settings.nic,
-            "DATA_DIR": str(work / "data"),
-            "OUTPUT_DIR": str(settings.output),
-            "PASSES": str(settings.passes),
-            "RESUME_FROM": str(settings.output / attempt.resume) if attempt.resume else "",
+            Env.DATA_DIR: str(work / "data"),
+            Env.OUTPUT_DIR: str(settings.output),
+            Env.PASSES: str(settings.passes),
+            Env.RESUME_FROM: str(settings.output / attempt.resume) if attempt.resume else "",
         }
-        logs = settings.output / f"node_{trainer}"
+        logs = contract.log_folder(settings.root, trainer)
         logs.mkdir(parents=True, exist_ok=True)
         self.worker_logs = work / "log"
         self.processes: list[subprocess.Popen[bytes]] = []

@@ -10,7 +10,7 @@ from settings.schema import read
 from tests.unit.conftest import RunStack
 from tests.unit.program import Graph
 from workloads.next_steps import next_steps
-from workloads.scripts import TRAINER, digest, key_of
+from workloads.scripts import IN_POD, digest, key_of
 from workloads.training_job import training_job_spec
 
 JOB = "kubernetes:batch/v1:Job"
@@ -174,16 +174,24 @@ def test_pods_find_every_script_at_its_path(program: RunStack) -> None:
     graph = program()
     maps = {r.inputs["metadata"]["name"]: r for r in graph.all("kubernetes:core/v1:ConfigMap")}
     for job, files in {
-        "paddle-data": {"prepare.py", "quick_start/train.py"},
-        "paddle-cluster-job": {"gang.py", "kube.py", "launch.py", "pod_settings.py", "training.py", "volume.py"},
-        "paddle-export": {"await_job.py", "export.sh", "kube.py"},
+        "paddle-data": {"contract.py", "prepare.py", "quick_start/train.py"},
+        "paddle-cluster-job": {
+            "checkpoints.py",
+            "contract.py",
+            "kubernetes_api.py",
+            "launch.py",
+            "pods.py",
+            "trainer_settings.py",
+            "training.py",
+        },
+        "paddle-export": {"await_job.py", "contract.py", "export.sh", "kubernetes_api.py"},
     }.items():
         volumes = spec_of(graph, job)["template"]["spec"]["volumes"]
         (shipped,) = [volume["configMap"] for volume in volumes if volume["name"] == "scripts"]
         assert {item["path"] for item in shipped["items"]} == files
         assert {item["key"] for item in shipped["items"]} == set(maps[shipped["name"]].inputs["data"])
         assert maps[shipped["name"]].inputs["immutable"] is True
-        ours = {path.stem for path in TRAINER.glob("*.py")}
+        ours = {path.stem for path in IN_POD.glob("*.py")}
         imported = {
             name
             for text in maps[shipped["name"]].inputs["data"].values()

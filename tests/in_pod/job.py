@@ -16,7 +16,10 @@ from tests.in_pod.api import FakeApi, make_pod
 
 TRAINER = Path(__file__).parents[2] / "workloads" / "in_pod"
 STUB = Path(__file__).parent / "stub"
-START = "import sys, pathlib, kube, launch; kube.ACCOUNT = pathlib.Path(sys.argv.pop(1)); sys.exit(launch.main())"
+START = (
+    "import sys, pathlib, kubernetes_api, launch;"
+    " kubernetes_api.ACCOUNT = pathlib.Path(sys.argv.pop(1)); sys.exit(launch.main())"
+)
 
 
 @dataclass

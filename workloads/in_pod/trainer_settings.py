@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Mapping
 
+import contract
+from contract import Env
+
 
 class LaunchError(Exception):
     """What a person has to put right; printed as one line."""
@@ -38,12 +41,12 @@ class Settings:
     @property
     def output(self) -> Path:
         """Where passes and logs go."""
-        return self.root / "output"
+        return self.root / contract.OUTPUT
 
     @property
-    def gang(self) -> Path:
+    def launchers(self) -> Path:
         """Where the launchers leave word for each other."""
-        return self.root / ".gang"
+        return self.root / contract.LAUNCHERS
 
 
 def say(message: str) -> None:
@@ -64,26 +67,26 @@ def read_settings(env: Mapping[str, str], arguments: list[str]) -> Settings:
             raise LaunchError(f"{name} is {env[name]!r}: it must be a whole number of at least {least}")
         return int(env[name])
 
-    root = Path(text("JOB_PATH")) / text("JOB_NAME")
+    root = Path(text(Env.JOB_PATH)) / text(Env.JOB_NAME)
     nics = [name for _, name in socket.if_nameindex()]
-    if text("CONF_PADDLE_NIC") not in nics:
-        raise LaunchError(f"CONF_PADDLE_NIC is {env['CONF_PADDLE_NIC']!r}, but this pod has only {', '.join(nics)}")
+    if text(Env.NIC) not in nics:
+        raise LaunchError(f"{Env.NIC} is {env[Env.NIC]!r}, but this pod has only {', '.join(nics)}")
     return Settings(
-        job=text("JOB_NAME"),
-        namespace=text("JOB_NAMESPACE"),
+        job=text(Env.JOB_NAME),
+        namespace=text(Env.JOB_NAMESPACE),
         root=root,
-        code=root / text("TRAIN_CONFIG_DIR"),
-        trainers=number("CONF_PADDLE_GRADIENT_NUM", 1),
-        threads=number("TRAINER_COUNT", 1),
-        nic=text("CONF_PADDLE_NIC"),
-        port=number("CONF_PADDLE_PORT", 1),
-        ports=number("CONF_PADDLE_PORTS_NUM", 1),
-        ports_sparse=number("CONF_PADDLE_PORTS_NUM_SPARSE"),
-        pod_uid=text("POD_UID"),
-        pod_ip=text("POD_IP"),
-        index=number("JOB_COMPLETION_INDEX") if env.get("JOB_COMPLETION_INDEX") else None,
-        passes=number("PASSES", 1),
-        max_attempts=number("MAX_ATTEMPTS", 1),
-        peer_timeout=number("PEER_TIMEOUT_SECONDS", 1),
+        code=root / text(Env.TRAIN_CONFIG_DIR),
+        trainers=number(Env.TRAINERS, 1),
+        threads=number(Env.TRAINER_COUNT, 1),
+        nic=text(Env.NIC),
+        port=number(Env.PORT, 1),
+        ports=number(Env.PORTS, 1),
+        ports_sparse=number(Env.SPARSE_PORTS),
+        pod_uid=text(Env.POD_UID),
+        pod_ip=text(Env.POD_IP),
+        index=number(Env.COMPLETION_INDEX) if env.get(Env.COMPLETION_INDEX) else None,
+        passes=number(Env.PASSES, 1),
+        max_attempts=number(Env.MAX_ATTEMPTS, 1),
+        peer_timeout=number(Env.PEER_TIMEOUT_SECONDS, 1),
         arguments=tuple(arguments),
     )

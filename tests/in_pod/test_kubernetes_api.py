@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import kube
+import kubernetes_api
 import pytest
 
 from tests.in_pod.api import FakeApi, make_certificate, make_pod
@@ -28,7 +28,7 @@ class Following:
         self.thread.start()
 
     def _run(self) -> None:
-        for objects in kube.follow(PATH, {"labelSelector": "job-name=job"}, self.told.append):
+        for objects in kubernetes_api.follow(PATH, {"labelSelector": "job-name=job"}, self.told.append):
             self.names = set(objects)
             if self.stopped:
                 return
@@ -69,9 +69,9 @@ def watches(api: FakeApi) -> list[dict[str, str]]:
 
 
 def test_a_long_list_is_read_in_pages(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kube, "PAGE", 4)
+    monkeypatch.setattr(kubernetes_api, "PAGE", 4)
     names = add(api, 10)
-    objects, version = kube.list_all(PATH, {"labelSelector": "job-name=job"})
+    objects, version = kubernetes_api.list_all(PATH, {"labelSelector": "job-name=job"})
     assert set(objects) == names
     assert version == str(api.version)
     assert [query["limit"] for query in api.requests] == ["4", "4", "4"]
@@ -117,7 +117,7 @@ def test_410_at_the_start_and_in_the_middle_of_a_watch_lists_again(api: FakeApi,
 
 
 def test_410_between_pages_lists_again(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kube, "PAGE", 2)
+    monkeypatch.setattr(kubernetes_api, "PAGE", 2)
     names = add(api, 5)
     page = api.page
 
@@ -145,24 +145,24 @@ def test_a_server_that_comes_back_is_followed_again(api: FakeApi, following: Fol
 
 
 def test_the_token_is_read_anew_for_each_request(api: FakeApi, account: Path) -> None:
-    kube.list_all(PATH, {})
+    kubernetes_api.list_all(PATH, {})
     api.tokens = {"second"}
-    with pytest.raises(kube.ApiError, match="401 Unauthorized"):
-        kube.list_all(PATH, {})
+    with pytest.raises(kubernetes_api.ApiError, match="401 Unauthorized"):
+        kubernetes_api.list_all(PATH, {})
     (account / "token").write_text("second\n")
-    kube.list_all(PATH, {})
+    kubernetes_api.list_all(PATH, {})
 
 
 def test_a_server_that_the_ca_did_not_sign_is_refused(api: FakeApi, account: Path, tmp_path: Path) -> None:
     make_certificate(tmp_path / "other")
     (account / "ca.crt").write_bytes((tmp_path / "other" / "ca.crt").read_bytes())
     with pytest.raises(OSError, match="certificate verify failed"):
-        kube.list_all(PATH, {})
+        kubernetes_api.list_all(PATH, {})
     assert not api.requests, "the token was not sent"
 
 
 def test_a_server_of_another_name_is_refused(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "localhost")
     with pytest.raises(OSError, match="Hostname mismatch"):
-        kube.list_all(PATH, {})
+        kubernetes_api.list_all(PATH, {})
     assert not api.requests

@@ -9,7 +9,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from pod_settings import Settings, say
+import contract
+from trainer_settings import Settings, say
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ def write_json(path: Path, value: dict[str, Any]) -> None:
 
 def read_attempt(settings: Settings) -> Attempt:
     """The attempt that rank 0 last wrote."""
-    value = read_json(settings.gang / "attempt.json")
+    value = read_json(settings.launchers / contract.ATTEMPT_FILE)
     for name in {"members", "addresses"} & value.keys():
         value[name] = tuple(value[name])
     return Attempt(**value)
@@ -55,7 +56,7 @@ def read_attempt(settings: Settings) -> Attempt:
 
 def flaw(folder: Path) -> str:
     """Why the pass cannot be resumed from, or nothing."""
-    done = folder / "done"
+    done = folder / contract.DONE_FILE
     if not done.is_file():
         return "it has no done marker"
     try:
@@ -77,7 +78,8 @@ def flaw(folder: Path) -> str:
 
 def newest_pass(output: Path) -> str:
     """The name of the newest complete pass; one with a flaw is skipped, aloud."""
-    for folder in sorted(output.glob("pass-[0-9]*"), reverse=True):
+    found = [folder for folder in output.glob("*") if contract.checkpoint_number(folder.name) is not None]
+    for folder in sorted(found, key=lambda folder: contract.checkpoint_number(folder.name) or 0, reverse=True):
         problem = flaw(folder)
         if not problem:
             return folder.name

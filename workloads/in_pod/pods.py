@@ -6,8 +6,8 @@ import threading
 from dataclasses import dataclass
 from typing import Any
 
-import kube
-from pod_settings import Settings, say
+import kubernetes_api
+from trainer_settings import Settings, say
 
 POLL_SECONDS = 0.3
 
@@ -75,7 +75,7 @@ class Gang:
 
     def _follow(self) -> None:
         path = f"/api/v1/namespaces/{self.settings.namespace}/pods"
-        for items in kube.follow(path, {"labelSelector": f"job-name={self.settings.job}"}, self._tell):
+        for items in kubernetes_api.follow(path, {"labelSelector": f"job-name={self.settings.job}"}, self._tell):
             self.items, self.trouble = items, ""
             self.changed.set()
 

@@ -1,0 +1,99 @@
+"""What the program and the scripts in the pods agree on: variable names, mount points and the layout of the volume.
+
+The program imports this file. Every Job gets a copy of it beside its scripts.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+# Mount points. /home/jobpath and /efs are the tutorial's.
+SCRIPTS = "/paddle-job"
+TRAINING_VOLUME = "/home/jobpath"
+DATA_VOLUME = "/efs"
+EXPORT_VOLUME = "/efs"
+
+
+class Env:
+    """Names of environment variables."""
+
+    # The training Job; these ten names are the tutorial's.
+    JOB_NAME = "JOB_NAME"
+    JOB_PATH = "JOB_PATH"
+    JOB_NAMESPACE = "JOB_NAMESPACE"
+    TRAIN_CONFIG_DIR = "TRAIN_CONFIG_DIR"
+    NIC = "CONF_PADDLE_NIC"
+    PORT = "CONF_PADDLE_PORT"
+    PORTS = "CONF_PADDLE_PORTS_NUM"
+    SPARSE_PORTS = "CONF_PADDLE_PORTS_NUM_SPARSE"
+    TRAINERS = "CONF_PADDLE_GRADIENT_NUM"
+    TRAINER_COUNT = "TRAINER_COUNT"
+    # The training Job, ours.
+    PASSES = "PASSES"
+    MAX_ATTEMPTS = "MAX_ATTEMPTS"
+    PEER_TIMEOUT_SECONDS = "PEER_TIMEOUT_SECONDS"
+    # Kubernetes fills these in for each pod.
+    POD_NAME = "POD_NAME"
+    POD_UID = "POD_UID"
+    POD_IP = "POD_IP"
+    COMPLETION_INDEX = "JOB_COMPLETION_INDEX"
+    # launch.py sets these for train.py; docs/training-code.md describes them.
+    DATA_DIR = "DATA_DIR"
+    OUTPUT_DIR = "OUTPUT_DIR"
+    RESUME_FROM = "RESUME_FROM"
+    # The data Job; OUT_DIR and SPLIT_COUNT are the tutorial's.
+    OUT_DIR = "OUT_DIR"
+    SPLIT_COUNT = "SPLIT_COUNT"
+    DATA_SOURCE = "DATA_SOURCE"
+    DATA_FILE = "DATA_FILE"
+    DATA_SHA256 = "DATA_SHA256"
+    DATA_RECORDS = "DATA_RECORDS"
+    # The export Job.
+    DESTINATION = "DESTINATION"
+    DONE_FILE = "DONE_FILE"
+    AWS_REGION = "AWS_REGION"
+
+
+# Folders of a Job on the volume, beside the folder with the training code.
+DATA = "data"
+OUTPUT = "output"
+LAUNCHERS = ".launchers"
+FETCHED = "fetched"
+
+# Files.
+RECORDS_FILE = "records.txt"
+MANIFEST_FILE = "manifest.json"
+MADE_FROM_FILE = "made-from.json"
+DONE_FILE = "done"
+TRAIN_LOG = "train.log"
+SERVER_LOG = "server.log"
+ATTEMPT_FILE = "attempt.json"
+
+CHECKPOINT = re.compile(r"pass-(\d+)")
+
+
+def shard(job_folder: Path, trainer: int) -> Path:
+    """The folder with one trainer's part of the data."""
+    return job_folder / DATA / str(trainer)
+
+
+def log_folder(job_folder: Path, trainer: int) -> Path:
+    """The folder with one trainer's logs."""
+    return job_folder / OUTPUT / f"node_{trainer}"
+
+
+def status_file(job_folder: Path, trainer: int) -> Path:
+    """The file in which one trainer's launcher reports to the launcher of trainer 0."""
+    return job_folder / LAUNCHERS / f"trainer-{trainer}.json"
+
+
+def checkpoint_name(number: int) -> str:
+    """The folder of the checkpoint that pass number `number` produces; the first pass has number 0."""
+    return f"pass-{number:05d}"
+
+
+def checkpoint_number(name: str) -> int | None:
+    """The number in the name of a checkpoint's folder; None if it is not such a name."""
+    found = CHECKPOINT.fullmatch(name)
+    return int(found[1]) if found else None
