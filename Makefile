@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 POLICY := policy/.venv
-OURS := __main__.py settings infra workloads price preview bootstrap sandbox tests bench docs
+OURS := __main__.py settings infra workloads price preview bootstrap sandbox watch tests bench docs
 STACK ?= dev
 
 .DEFAULT_GOAL := help
@@ -31,7 +31,7 @@ $(VENV)/.program: requirements.txt constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.txt
 	@touch $@
 
-$(VENV)/.checks: $(VENV)/.program requirements-dev.txt sandbox/requirements.txt
+$(VENV)/.checks: $(VENV)/.program requirements-dev.txt sandbox/requirements.txt watch/requirements.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	@touch $@
 
@@ -61,6 +61,6 @@ bench: venv ## what the program itself costs: 3 trainers against 1000
 
 lock: ## pin the packages that ours bring along
 	rm -rf .lock && $(PYTHON) -m venv .lock
-	.lock/bin/pip install --quiet -r <(grep -hE '^[a-zA-Z]' requirements.txt sandbox/requirements.txt requirements-dev.txt | sort -u)
+	.lock/bin/pip install --quiet -r <(grep -hE '^[a-zA-Z]' requirements.txt sandbox/requirements.txt watch/requirements.txt requirements-dev.txt | sort -u)
 	.lock/bin/pip freeze > constraints.txt
 	rm -rf .lock
