@@ -1,0 +1,318 @@
+"""report.html: what it shows, that it is one safe and readable file, and the history of attempts behind it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+import report
+
+HOSTILE = "<script>alert(1)</script>\u202e\x07'\"&"
+VOID = {"meta", "link", "br"}
+
+
+class Page(HTMLParser):
+    """The page's elements and text; an element that is closed wrongly fails the test."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] != "style":
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+    def found(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def write_pass(output: Path, number: int, done: Any, **files: bytes) -> Path:
+    folder = output / f"pass-{number:05d}"
+    folder.mkdir(parents=True)
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    (folder / "done").write_text(done if isinstance(done, str) else json.dumps(done))
+    return folder
+
+
+def history(*reasons: str, result: str = "") -> list[report.Attempt]:
+    """Attempts that ended for these reasons, ten seconds each; with a result the last one ended with it."""
+    found: list[report.Attempt] = report.next_history([], "job", 1, "", "", "", 100.0)
+    for number, reason in enumerate(reasons, 1):
+        final = result if number == len(reasons) else ""
+        found = report.next_history(
+            found, "job", number + (not final), "pass-00000", reason, final, 100.0 + 10 * number
+        )
+    return found
+
+
+def page(output: Path, planned: int = 3, **settings: str) -> Page:
+    return Page(report.render(report.gather(output, "job", planned, settings)))
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Path:
+    folder = tmp_path / "output"
+    folder.mkdir()
+    return folder
+
+
+def test_the_report_shows_the_whole_training(output: Path) -> None:
+    made_from = {
+        "source": "https://me:secret@host/a.tar?X-Signature=secret#secret",
+        "sha256": "d" * 64,
+        "code": "c" * 64,
+    }
+    (output / "made-from.json").write_text(json.dumps(made_from))
+    listed = {"model.pdparams": {"bytes": 2048, "sha256": "e" * 64}}
+    for number in range(3):
+        numbers = {"pass": number, "loss": 0.5 / (number + 1), "accuracy": 0.8125, "records per second": 1234.5}
+        write_pass(output, number, {**numbers, "files": listed})
+    ended = history("trainer 1 was killed by signal 9", "all 3 trainers ended well", result="finished")
+    report.write_history(output, ended)
+    shown = page(output, trainers="3")
+    for words in (
+        "Training job",
+        "Finished. Checkpoint 3 of 3, 100%.",
+        "Attempt 1 , from the beginning, started 1970-01-01 00:01:40 UTC , 10 s.",
+        "Ended: trainer 1 was killed by signal 9. Caused by trainer 1.",
+        "Attempt 2 , from checkpoint pass-00000,",
+        "data source https://host/a.tar data.sha256 setting " + "d" * 64,
+        "training code, SHA-256 " + "c" * 64,
+        "model.pdparams , 2.0 KiB SHA-256 " + "e" * 64,
+        "trainers 3",
+    ):
+        assert words in shown.text
+    assert "secret" not in report.render(report.gather(output, "job", 3, {}))
+    labels = [each["aria-label"] for each in shown.found("svg") if "aria-label" in each]
+    assert labels == [
+        "loss by checkpoint: 0.5 at checkpoint 1, 0.1667 at checkpoint 3; lowest 0.1667, highest 0.5",
+        "accuracy by checkpoint: 0.8125 at checkpoint 1, 0.8125 at checkpoint 3; lowest 0.8125, highest 0.8125",
+        "records per second by checkpoint: 1,234 at checkpoint 1, 1,234 at checkpoint 3; lowest 1,234, highest 1,234",
+    ]
+
+
+def test_a_running_and_a_failed_training_are_told_apart(output: Path) -> None:
+    assert "Running. No checkpoint is complete yet." in page(output).text
+    report.write_history(output, history("trainer 0 ended with status 1"))
+    assert "Still running." in page(output).text
+    report.write_history(output, history("no trainer 2 came", result="failed"))
+    assert "Failed. No checkpoint is complete yet. no trainer 2 came" in page(output).text
+
+
+@pytest.mark.parametrize(
+    "done",
+    ["null", "[]", "not json", '{"files": ["model"]}', '{"files": {"model": 3}}', "[" * 100000, '{"loss": true}', "{}"],
+)
+def test_a_checkpoint_that_states_nothing_usable_is_shown_with_the_checksums_of_its_files(
+    output: Path, done: str
+) -> None:
+    write_pass(output, 0, done, model=b"weights")
+    digest = hashlib.sha256(b"weights").hexdigest()
+    shown = page(output)
+    assert f"model , 7 bytes SHA-256 {digest}" in shown.text
+    assert "The checkpoints state no numbers" in shown.text
+
+
+def test_numbers_that_cannot_be_drawn_are_left_out(output: Path) -> None:
+    write_pass(output, 0, '{"a": NaN, "b": Infinity, "c": 1e999, "d": ' + "9" * 400 + ', "e": "1", "f": 0}')
+    assert list(report.gather(output, "job", 1, {}).checkpoints[0].numbers) == ["f"]
+    for number, value in enumerate((-9e299, 9e299, 1e-300, 5.0), 1):
+        write_pass(output, number, {"f": value})
+    drawn = report.render(report.gather(output, "job", 1, {}))
+    assert "nan" not in drawn
+    assert "inf" not in drawn
+
+
+def test_only_complete_checkpoints_count_in_the_order_of_their_numbers(output: Path) -> None:
+    for number in (100000, 9, 10):
+        write_pass(output, number, {"loss": 1})
+    for name in ("pass-00011", "pass-00012-backup", ".pass-00013", "pass-" + "9" * 400):
+        (output / name[:200]).mkdir()
+    (output / "pass-00012-backup/done").write_text("{}")
+    assert [each.number for each in report.read_checkpoints(output)] == [9, 10, 100000]
+
+
+def test_hostile_names_are_shown_as_text(output: Path) -> None:
+    (output / "made-from.json").write_text(json.dumps({HOSTILE: HOSTILE}))
+    files = {HOSTILE: {"bytes": 1, "sha256": HOSTILE}, "\ud800": {"bytes": 1, "sha256": ""}}
+    write_pass(output, 0, {HOSTILE: 1, "x" * 10000: 2, "files": files})
+    report.write_history(output, history(HOSTILE, HOSTILE + "https://h/p?token=secret", result="failed"))
+    report.write_report(output, report.gather(output, HOSTILE, 1, {HOSTILE: HOSTILE}))
+    text = (output / "report.html").read_text("utf-8")
+    shown = Page(text)
+    assert shown.found("script") == []
+    assert "<script>alert(1)</script>\ufffd\ufffd'\"&" in shown.text
+    assert not set("\u202e\x07") & set(text)
+    assert "secret" not in text
+
+
+def test_the_page_needs_nothing_but_itself(output: Path) -> None:
+    write_pass(output, 0, {"loss": 1.0, "files": {}})
+    text = report.render(report.gather(output, "job", 3, {"data.source": "https://host/a"}))
+    shown = Page(text)
+    linked = [
+        value for _, each in shown.elements for key, value in each.items() if key in ("src", "href", "xlink:href")
+    ]
+    assert linked == ["data:,"]
+    assert not re.search(r"url\(|@import", text)
+    assert [each["content"] for each in shown.found("meta") if each.get("http-equiv") == "Content-Security-Policy"] == [
+        "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+    ]
+    assert all("aria-label" in each or each.get("aria-hidden") == "true" for each in shown.found("svg"))
+    assert [name for name, _ in shown.elements if re.fullmatch("h[1-6]", name)][:2] == ["h1", "h2"]
+
+
+def contrast(first: str, second: str) -> float:
+    """The contrast ratio of two colors as WCAG defines it."""
+
+    def luminance(color: str) -> float:
+        channels = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels)
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    light, dark = sorted((luminance(first), luminance(second)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_colors_have_the_contrast_that_wcag_aa_asks_for() -> None:
+    light, dark = report.STYLE.split("@media (prefers-color-scheme: dark)")
+    for scheme in (light, dark.split("}")[0]):
+        colors = dict(re.findall(r"--(\w+): (#[0-9a-f]{6})", scheme))
+        assert len(colors) == 8
+        for back in ("page", "card"):
+            assert all(contrast(colors[name], colors[back]) >= 4.5 for name in ("text", "soft", "good", "bad"))
+        assert all(contrast(colors["curve"], colors[back]) >= 3 for back in ("page", "card"))
+        assert all(contrast(colors[name], colors["rule"]) >= 3 for name in ("curve", "good", "bad")), colors
+
+
+def test_ten_thousand_checkpoints_keep_the_page_small_and_the_extremes_visible() -> None:
+    values = [(number, math.sin(number / 500)) for number in range(1, 10001)]
+    values[4321] = (4322, 7.0)
+    kept = report.thin(values)
+    assert len(kept) <= 200
+    assert {values[0], values[-1], values[4321]} <= set(kept)
+    checkpoints = [report.Checkpoint("pass", number - 1, 0.0, {"a": value}, ()) for number, value in values]
+    text = report.render(report.Report("job", 10000, {}, {}, checkpoints, [], 0.0))
+    assert len(text) < 40000
+    assert "Values (" in text
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [(0.0, 1.0, [0, 0.5, 1]), (0.31, 0.69, [0.3, 0.4, 0.5, 0.6, 0.7]), (1150, 1610, [1000, 1200, 1400, 1600, 1800])],
+)
+def test_axes_have_round_values(low: float, high: float, expected: list[float]) -> None:
+    assert report.ticks(low, high, 4) == expected
+
+
+def test_neighboring_axis_values_differ() -> None:
+    assert report.tick_texts(report.ticks(0.999991, 0.999999, 4)) == [
+        "0.99999",
+        "0.999992",
+        "0.999994",
+        "0.999996",
+        "0.999998",
+        "1",
+    ]
+    assert report.tick_texts([1000, 1500, 2000]) == ["1,000", "1,500", "2,000"]
+
+
+def test_the_history_keeps_each_attempt_with_its_reason() -> None:
+    first = report.next_history([], "a", 1, "", "", "", 1.0)
+    assert report.next_history(first, "a", 1, "", "", "", 2.0) == first, "the same attempt again adds nothing"
+    second = report.next_history(first, "a", 2, "pass-00001", "trainer 1 is lost", "", 3.0)
+    assert [(each["number"], each["ended"], each["reason"]) for each in second] == [
+        (1, 3.0, "trainer 1 is lost"),
+        (2, None, ""),
+    ]
+    other = report.next_history(second, "b", 1, "pass-00001", "", "", 9.0)
+    assert [each["reason"] for each in other] == ["trainer 1 is lost", "the Job was replaced or deleted", ""]
+    done = report.next_history(other, "b", 1, "pass-00001", "all ended well", "finished", 12.0)
+    assert (len(done), done[-1]["result"], done[-1]["ended"]) == (3, "finished", 12.0)
+
+
+@pytest.mark.parametrize("content", ["", "null", '{"a": 1}', '[1, {"job": "a"}, {"job": 1}]', "[" * 100000])
+def test_an_unreadable_history_counts_as_empty(output: Path, content: str) -> None:
+    (output / report.HISTORY).write_text(content)
+    assert report.read_history(output) == []
+
+
+def test_it_is_written_again_only_when_something_came(output: Path) -> None:
+    written: list[int] = []
+    turns = iter([lambda: None, lambda: None, lambda: write_pass(output, 0, {}), lambda: None, None])
+
+    def stop(seconds: float) -> bool:
+        assert seconds >= 1, "more often than once a second"
+        if (turn := next(turns)) is None:
+            return True
+        turn()
+        return False
+
+    report.keep(lambda: written.append(len(report.read_checkpoints(output))), output, stop)
+    assert written == [0, 1]
+
+
+def test_each_checkpoint_is_printed_once(output: Path) -> None:
+    known: set[str] = set()
+    write_pass(output, 0, {"loss": 0.5})
+    assert report.news(report.gather(output, "job", 3, {}), known) == ['checkpoint 1 of 3 {"loss": 0.5}']
+    write_pass(output, 1, {})
+    assert report.news(report.gather(output, "job", 3, {}), known) == ["checkpoint 2 of 3 {}"]
+
+
+@pytest.mark.skipif(not shutil.which("chromium"), reason="there is no chromium on this machine")
+@pytest.mark.parametrize("width", [400, 1400])
+def test_nothing_has_to_be_scrolled_sideways(output: Path, tmp_path: Path, width: int) -> None:
+    (output / "made-from.json").write_text(json.dumps({"source": "https://host/" + "long" * 100}))
+    files = {"file" * 60: {"bytes": 1, "sha256": "f" * 64}}
+    for number in range(12):
+        write_pass(output, number, {"loss": 1e6 / (number + 1), "n" * 300: number, "files": files})
+    report.write_history(output, history("trainer 1 " + "long" * 60, "word " * 200, result="failed"))
+    report.write_report(output, report.gather(output, "job" * 30, 12, {"setting" * 20: "value" * 50}))
+    (tmp_path / "frame.html").write_text(
+        f'<iframe src="output/report.html" width="{width}" height="900"></iframe><script>onload = () => {{'
+        "const page = document.querySelector('iframe').contentDocument.documentElement;"
+        "document.title = `${page.scrollWidth} ${page.clientWidth}` }</script>"
+    )
+    command = [
+        "chromium",
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--allow-file-access-from-files",
+        "--dump-dom",
+    ]
+    done = subprocess.run([*command, f"file://{tmp_path}/frame.html"], capture_output=True, text=True, check=True)
+    measured = re.search(r"<title>(\d+) (\d+)</title>", done.stdout)
+    assert measured
+    assert int(measured[2]) > 0.9 * width
+    assert int(measured[1]) == int(measured[2])
