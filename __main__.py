@@ -10,7 +10,7 @@ from infra.job_roles import JobRoles
 from infra.network import Network
 from infra.provider import aws_provider
 from infra.storage import Storage
-from settings.checks import checked
+from settings.checks import checked_settings
 from workloads.access import Namespace
 from workloads.data_job import DataJob
 from workloads.export_job import ExportJob
@@ -20,16 +20,16 @@ from workloads.next_steps import next_steps
 from workloads.training_job import TrainingJob
 from workloads.volume import Volume
 
-settings, offer = checked()
+settings, region_support = checked_settings()
 
 on_aws = pulumi.ResourceOptions(providers=[aws_provider(settings)])
-network = Network(settings, offer.zones_for(settings), on_aws)
-encryption = Encryption(settings, offer, on_aws)
+network = Network(settings, region_support.zones_for(settings), on_aws)
+encryption = Encryption(settings, region_support, on_aws)
 bucket = Bucket(settings, encryption.key, on_aws)
-cluster = Cluster(settings, offer, network, encryption, on_aws)
-storage = Storage(settings, offer, network, encryption, cluster, on_aws)
+cluster = Cluster(settings, region_support, network, encryption, on_aws)
+storage = Storage(settings, region_support, network, encryption, cluster, on_aws)
 dns = Dns(settings, network, cluster, storage, on_aws)
-roles = JobRoles(settings, offer, cluster, encryption, bucket, on_aws)
+roles = JobRoles(settings, region_support, cluster, encryption, bucket, on_aws)
 
 inside = in_cluster(cluster.kubernetes)
 namespace = Namespace(settings, inside)

@@ -11,7 +11,7 @@ import yaml
 from infra.encryption import Encryption
 from infra.iam import assumed_by
 from infra.network import Network
-from settings.region import Offer
+from settings.region import Architecture, RegionSupport
 from settings.schema import Settings
 
 LOG_TYPES = ("api", "audit", "authenticator", "controllerManager", "scheduler")
@@ -54,7 +54,7 @@ def kubeconfig(name: str, endpoint: str, certificate_authority: str, region: str
     )
 
 
-def ami_type(architecture: str, gpus: int) -> str:
+def ami_type(architecture: Architecture | None, gpus: int) -> str:
     """EKS's name for the Amazon Linux 2023 image of an instance type."""
     family = "ARM_64" if architecture == "arm64" else "x86_64"
     return f"AL2023_{family}_{'NVIDIA' if gpus else 'STANDARD'}"
@@ -74,13 +74,13 @@ class Cluster(pulumi.ComponentResource):
     def __init__(
         self,
         settings: Settings,
-        offer: Offer,
+        region_support: RegionSupport,
         network: Network,
         encryption: Encryption,
         opts: pulumi.ResourceOptions,
     ) -> None:
         super().__init__("paddle:infra:Cluster", "cluster", None, opts)
-        self._settings, self._offer = settings, offer
+        self._settings, self._region_support = settings, region_support
         child = pulumi.ResourceOptions(parent=self)
         name = settings.cluster_name
         subnet_ids = [subnet.id for subnet in network.worker_subnets]
@@ -215,7 +215,7 @@ class Cluster(pulumi.ComponentResource):
             aws.iam.RolePolicyAttachment(
                 f"{name}-{policy}",
                 role=role.name,
-                policy_arn=f"arn:{self._offer.partition}:iam::aws:policy/{policy}",
+                policy_arn=f"arn:{self._region_support.partition}:iam::aws:policy/{policy}",
                 opts=pulumi.ResourceOptions(parent=self),
             )
             for policy in policies
@@ -259,7 +259,7 @@ class Cluster(pulumi.ComponentResource):
             node_role_arn=role.arn,
             version=self.cluster.version,
             subnet_ids=subnet_ids,
-            ami_type=ami_type(self._offer.architecture, self._offer.gpus),
+            ami_type=ami_type(self._region_support.architecture, self._region_support.gpus),
             capacity_type="SPOT" if workers.capacity == "spot" else "ON_DEMAND",
             instance_types=[workers.instance_type],
             scaling_config={"desired_size": workers.count, "min_size": workers.count, "max_size": workers.count},
@@ -277,7 +277,7 @@ class Cluster(pulumi.ComponentResource):
             f"admin-{i}-policy",
             cluster_name=self.cluster.name,
             principal_arn=entry.principal_arn,
-            policy_arn=f"arn:{self._offer.partition}:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy",
+            policy_arn=f"arn:{self._region_support.partition}:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy",
             access_scope={"type": "cluster"},
             opts=named,
         )

@@ -4,7 +4,7 @@ import pulumi
 import pulumi_aws as aws
 
 from infra.iam import Statement, allow, document
-from settings.region import Offer
+from settings.region import RegionSupport
 from settings.schema import Settings
 
 ADMINISTER = (
@@ -73,7 +73,7 @@ def key_policy(account: str, partition: str, region: str, log_group: str) -> lis
 class Encryption(pulumi.ComponentResource):
     key: aws.kms.Key
 
-    def __init__(self, settings: Settings, offer: Offer, opts: pulumi.ResourceOptions) -> None:
+    def __init__(self, settings: Settings, region_support: RegionSupport, opts: pulumi.ResourceOptions) -> None:
         super().__init__("paddle:infra:Encryption", "encryption", None, opts)
         self.key = aws.kms.Key(
             "key",
@@ -81,7 +81,7 @@ class Encryption(pulumi.ComponentResource):
             enable_key_rotation=True,
             deletion_window_in_days=30 if settings.retain_data else 7,
             policy=document(
-                *key_policy(offer.account, offer.partition, settings.region, settings.log_group),
+                *key_policy(region_support.account, region_support.partition, settings.region, settings.log_group),
             ),
             opts=pulumi.ResourceOptions(parent=self, protect=settings.retain_data),
         )

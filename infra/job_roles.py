@@ -7,7 +7,7 @@ from infra.cluster import Cluster
 from infra.encryption import Encryption
 from infra.iam import Statement, allow
 from infra.service_account_role import ServiceAccountRole
-from settings.region import Offer
+from settings.region import RegionSupport
 from settings.schema import Settings
 
 DATA_ACCOUNT, EXPORT_ACCOUNT = "paddle-data", "paddle-export"
@@ -44,7 +44,7 @@ class JobRoles(pulumi.ComponentResource):
     def __init__(
         self,
         settings: Settings,
-        offer: Offer,
+        region_support: RegionSupport,
         cluster: Cluster,
         encryption: Encryption,
         bucket: Bucket,
@@ -54,7 +54,7 @@ class JobRoles(pulumi.ComponentResource):
         namespace, key = settings.job.namespace, encryption.key.arn
         child = pulumi.ResourceOptions(parent=self)
         if settings.data.from_s3:
-            statements = read_object(offer.partition, key, settings.data.source)
+            statements = read_object(region_support.partition, key, settings.data.source)
             self.data = ServiceAccountRole("data", cluster, f"{namespace}:{DATA_ACCOUNT}", child, statements)
         if settings.export.enabled:
             statements = write_prefix(bucket.bucket.arn, key, settings.job.output_prefix)

@@ -10,7 +10,7 @@ from infra.encryption import Encryption
 from infra.iam import allow, document
 from infra.network import Network
 from infra.service_account_role import ServiceAccountRole
-from settings.region import Offer
+from settings.region import RegionSupport
 from settings.schema import Settings
 
 NAME = "paddle-efs"
@@ -30,7 +30,7 @@ class Storage(pulumi.ComponentResource):
     def __init__(
         self,
         settings: Settings,
-        offer: Offer,
+        region_support: RegionSupport,
         network: Network,
         encryption: Encryption,
         cluster: Cluster,
@@ -77,7 +77,7 @@ class Storage(pulumi.ComponentResource):
         self.access_point = None
         if settings.storage.driver == "efsCsi":
             self.access_point = self._access_point()
-            self.ready += [self._tls_only(), self._driver(offer, cluster)]
+            self.ready += [self._tls_only(), self._driver(region_support, cluster)]
         self.register_outputs({"file_system_id": self.file_system.id, "dns_name": self.file_system.dns_name})
 
     def _access_point(self) -> aws.efs.AccessPoint:
@@ -115,8 +115,8 @@ class Storage(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self),
         )
 
-    def _driver(self, offer: Offer, cluster: Cluster) -> aws.eks.Addon:
-        policy = f"arn:{offer.partition}:iam::aws:policy/service-role/AmazonEFSCSIDriverPolicy"
+    def _driver(self, region_support: RegionSupport, cluster: Cluster) -> aws.eks.Addon:
+        policy = f"arn:{region_support.partition}:iam::aws:policy/service-role/AmazonEFSCSIDriverPolicy"
         role = ServiceAccountRole(
             "efs-driver", cluster, DRIVER_ACCOUNT, pulumi.ResourceOptions(parent=self), managed_policy=policy
         )

@@ -1,53 +1,56 @@
-"""What a region really offers this account, asked of AWS itself."""
+"""What the region supports for this account. AWS itself is asked."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 import pulumi
 import pulumi_aws as aws
 
 from settings.schema import DEFAULT_ZONES, Problem, Settings
 
+Architecture = Literal["x86_64", "arm64"]
+
 SERVICES = ("ec2", "efs", "eks", "kms", "s3", "route53")
-# EKS places no control plane here; names differ by account, ids do not.
+# EKS cannot place a control plane in these zones. Zone names differ by account, zone ids do not.
 UNUSABLE_ZONE_IDS = ("use1-az3", "usw1-az2", "cac1-az3")
 
 
 @dataclass(frozen=True)
-class Offer:
-    """A region as this account sees it. `zones` gives the id of each zone name."""
+class RegionSupport:
+    """A region as this account sees it. `zones` maps zone names to zone ids; an unknown type has no architecture."""
 
     account: str
     partition: str
     zones: dict[str, str]
     services: frozenset[str]
-    architecture: str
+    architecture: Architecture | None
     gpus: int
 
     @property
-    def usable(self) -> tuple[str, ...]:
+    def usable_zones(self) -> tuple[str, ...]:
         return tuple(sorted(name for name, zone_id in self.zones.items() if zone_id not in UNUSABLE_ZONE_IDS))
 
     def zones_for(self, settings: Settings) -> tuple[str, ...]:
-        return settings.availability_zones or self.usable[:DEFAULT_ZONES]
+        return settings.availability_zones or self.usable_zones[:DEFAULT_ZONES]
 
 
-def ask(settings: Settings) -> tuple[Offer | None, list[Problem]]:
-    """The region's offer, or why AWS did not tell."""
+def read_region_support(settings: Settings) -> tuple[RegionSupport | None, list[Problem]]:
+    """What the region supports, or the reason why AWS did not answer."""
     try:
         identity = aws.get_caller_identity()
-        # Local and wavelength zones cannot hold a control plane or a mount target.
+        # Local zones and Wavelength zones cannot hold a control plane or a mount target.
         zones = aws.get_availability_zones(filters=[{"name": "zone-type", "values": ["availability-zone"]}])
         services = aws.ssm.get_parameters_by_path(
             path=f"/aws/service/global-infrastructure/regions/{settings.region}/services"
         )
         partition = aws.get_partition().partition
-    except Exception as error:  # the SDK raises no narrower class for a call that AWS refused
+    except Exception as error:  # the SDK raises no narrower class when AWS refuses a call
         pulumi.log.debug(str(error))
-        why = f"could not be asked what it offers: {_reason(error)}"
+        why = f"could not be checked with AWS: {_reason(error)}"
         instead = "Check the region's name, your network, and `aws sts get-caller-identity`"
         return None, [Problem("aws:region", settings.region, why, instead)]
     architecture, gpus = _instance_type(settings.workers.instance_type)
-    return Offer(
+    return RegionSupport(
         account=identity.account_id,
         partition=partition,
         zones=dict(zip(zones.names, zones.zone_ids, strict=True)),
@@ -57,13 +60,13 @@ def ask(settings: Settings) -> tuple[Offer | None, list[Problem]]:
     ), []
 
 
-def _instance_type(name: str) -> tuple[str, int]:
-    """Architecture and number of NVIDIA GPUs; no architecture where the region has no such type."""
+def _instance_type(name: str) -> tuple[Architecture | None, int]:
+    """Architecture and number of NVIDIA GPUs. There is no architecture if the region does not have the type."""
     try:
         found = aws.ec2.get_instance_type(instance_type=name)
-    except Exception as error:  # see above; a type unknown to EC2 is an error of the call
+    except Exception as error:  # see above; a type that EC2 does not know is an error of the call
         pulumi.log.debug(str(error))
-        return "", 0
+        return None, 0
     gpus = sum(gpu.count for gpu in found.gpuses if gpu.manufacturer.upper() == "NVIDIA")
     return ("arm64" if "arm64" in found.supported_architectures else "x86_64"), gpus
 

@@ -1,13 +1,13 @@
-"""What a stack says, read once: Pulumi.yaml declares every key and its default, the classes here give the types."""
+"""The settings of a stack. Pulumi.yaml declares every key with its default; the classes here declare the types."""
 
 import dataclasses
 import difflib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import pulumi
 import yaml
@@ -15,16 +15,23 @@ import yaml
 from workloads.in_pod import contract
 
 PROJECT = Path(__file__).parent.parent
+# These fields come from Pulumi, not from the project's own settings.
 ENGINE_KEYS = ("project", "stack", "aws")
-# As many zones as EKS needs, where a stack names none.
+# EKS needs two zones; this many are used if a stack names none.
 DEFAULT_ZONES = 2
+
+NatGateways = Literal["none", "single", "perZone"]
+Capacity = Literal["onDemand", "spot"]
+Driver = Literal["nfs", "efsCsi"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Workers:
     count: int
     instance_type: str
-    capacity: str
+    capacity: Capacity
     disk_gib: int
 
 
@@ -45,7 +52,7 @@ class Job:
 
     @property
     def output_prefix(self) -> str:
-        """Where results lie, on the volume and in the bucket alike."""
+        """The folder of the results, on the volume and in the bucket."""
         return f"{self.name}/{contract.OUTPUT}/"
 
     @property
@@ -54,7 +61,7 @@ class Job:
 
     @property
     def code_files(self) -> dict[str, Path]:
-        """The training code by its path within its folder; what Python and editors leave behind is no code."""
+        """The files of the training code by relative path, without hidden files and __pycache__."""
         folder = PROJECT / self.code
         files = (path for path in folder.rglob("*") if path.is_file())
         inside = {path.relative_to(folder): path for path in sorted(files)}
@@ -90,7 +97,7 @@ class Pserver:
 
 @dataclass(frozen=True)
 class Storage:
-    driver: str
+    driver: Driver
     size_gib: int
     claim_gib: int
 
@@ -107,7 +114,7 @@ class Settings:
     zone_name: str
     vpc_cidr: str
     availability_zones: tuple[str, ...]
-    nat_gateways: str
+    nat_gateways: NatGateways
     kubernetes_version: str
     api_access_cidrs: tuple[str, ...]
     admins: tuple[str, ...]
@@ -132,7 +139,7 @@ class Settings:
 
     @property
     def log_group(self) -> str:
-        """Where EKS writes the control plane's logs; it takes no other name."""
+        """The log group of the control plane. EKS accepts no other name."""
         return f"/aws/eks/{self.cluster_name}/cluster"
 
     @property
@@ -142,7 +149,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing wrong with a stack's settings, told to the person who wrote it."""
+    """One invalid setting, with the reason and what to write instead."""
 
     key: str
     value: object
@@ -154,97 +161,119 @@ class Problem:
 
 
 def load() -> tuple[Settings, list[Problem]]:
-    """The settings of the stack that runs, and what is wrong with their names and types."""
-    config: dict[str, Any] = pulumi.runtime.get_config_env()
+    """The settings of the current stack, and the problems with their names and types."""
+    config = pulumi.runtime.get_config_env()
 
-    def namespace(name: str) -> dict[str, Any]:
+    def namespace(name: str) -> dict[str, str]:
         return {key.partition(":")[2]: value for key, value in config.items() if key.startswith(name + ":")}
 
     settings, problems = read(namespace(pulumi.get_project()))
-    options = {key: _json(value, value) for key, value in namespace("aws").items()}
+    options = {key: _decoded(value) for key, value in namespace("aws").items()}
     return (
         dataclasses.replace(settings, project=pulumi.get_project(), stack=pulumi.get_stack(), aws=options),
         problems,
     )
 
 
-def read(given: Mapping[str, Any], folder: Path = PROJECT) -> tuple[Settings, list[Problem]]:
-    """Settings from a stack's own keys; a value that cannot be used leaves a problem, and its default in its place."""
+def read(given: Mapping[str, object], folder: Path = PROJECT) -> tuple[Settings, list[Problem]]:
+    """Settings from a stack's own keys. A value that cannot be used adds a problem, and its default is used."""
     problems: list[Problem] = []
-    # An older checkout does not declare every setting of today.
+    # An older checkout in `folder` may not declare every setting of this version.
     return _build(Settings, "", given, {**declared(), **declared(folder)}, problems), problems
 
 
-def declared(folder: Path = PROJECT) -> dict[str, Any]:
+def declared(folder: Path = PROJECT) -> dict[str, object]:
     """The default of every key that Pulumi.yaml declares."""
     project = yaml.safe_load((folder / "Pulumi.yaml").read_text())
     return {key: entry["default"] for key, entry in project["config"].items()}
 
 
 def camel(name: str) -> str:
-    """A Python name as it is written in a stack file."""
+    """The name of a field as it is written in a stack file."""
     head, *rest = name.split("_")
     return head + "".join("GiB" if word == "gib" else word.capitalize() for word in rest)
 
 
-def _build(cls: type[Any], path: str, given: Mapping[str, Any], defaults: Mapping[str, Any], out: list[Problem]) -> Any:
-    values: dict[str, Any] = {}
-    hints = get_type_hints(cls)
-    names = {camel(f.name): f.name for f in dataclasses.fields(cls) if camel(f.name) not in ENGINE_KEYS}
-    for key, name in names.items():
-        hint, where = hints[name], path + key
-        if dataclasses.is_dataclass(hint):
-            group, why = _typed(Mapping, given.get(key, {}))
-            if why:
-                out.append(Problem(where, _shown(given[key]), why, f"Give it keys, such as {where}.{_first_key(hint)}"))
-            values[name] = _build(hint, where + ".", group or {}, defaults, out)  # type: ignore[arg-type]
+def _build(
+    cls: Callable[..., T], path: str, given: Mapping[str, object], defaults: Mapping[str, object], out: list[Problem]
+) -> T:
+    """One settings class from the keys below `path`. Problems are added to `out`."""
+    values: dict[str, object] = {}
+    hints = {camel(name): (name, hint) for name, hint in get_type_hints(cls).items() if name not in ENGINE_KEYS}
+    for key, (name, hint) in hints.items():
+        where = path + key
+        if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+            group: Mapping[str, object] = {}
+            try:
+                group = _mapping(given.get(key, {}))
+            except ValueError as why:
+                first = camel(dataclasses.fields(hint)[0].name)
+                out.append(
+                    Problem(where, _decoded(given[key]), str(why), f"Write keys below it, such as {where}.{first}")
+                )
+            values[name] = _build(hint, where + ".", group, defaults, out)
             continue
-        values[name], why = _typed(hint, given.get(key, defaults[where]))
-        if why:
-            example = json.dumps(defaults[where])
-            out.append(Problem(where, _shown(given[key]), why, f"Write it like the default, {example}"))
-            values[name], _ = _typed(hint, defaults[where])
-    for key in sorted(set(given) - set(names)):
-        near = difflib.get_close_matches(key, names, n=1, cutoff=0.4)
-        instead = f"Perhaps {path}{near[0]} is meant" if near else f"Known here: {', '.join(sorted(names))}"
-        out.append(Problem(path + key, _shown(given[key]), "is no setting of this program", instead))
+        try:
+            values[name] = _parse(hint, given.get(key, defaults[where]))
+        except ValueError as why:
+            out.append(Problem(where, _decoded(given[key]), str(why), _instead(hint, defaults[where])))
+            values[name] = _parse(hint, defaults[where])
+    for key in sorted(set(given) - set(hints)):
+        near = difflib.get_close_matches(key, hints, n=1, cutoff=0.4)
+        instead = f"Perhaps you mean {path}{near[0]}" if near else f"Settings here: {', '.join(sorted(hints))}"
+        out.append(Problem(path + key, _decoded(given[key]), "is not a setting of this program", instead))
     return cls(**values)
 
 
-def _first_key(cls: Any) -> str:
-    return camel(dataclasses.fields(cls)[0].name)
+def _instead(hint: object, default: object) -> str:
+    if get_origin(hint) is Literal:
+        return f"Write one of {', '.join(get_args(hint))}"
+    return f"Write it like the default, {json.dumps(default)}"
 
 
-def _typed(hint: Any, value: Any) -> tuple[Any, str]:
-    """The value as the hint wants it, or why not. The engine hands top-level numbers, lists and maps over as text."""
+def _parse(hint: object, given: object) -> object:
+    """The value in the type of the hint; ValueError says why not. Pulumi passes top-level values as JSON text."""
     kind = get_origin(hint) or hint
+    if kind is Literal:
+        if given not in get_args(hint):
+            raise ValueError("is not one of the choices")
+        return given
     if kind is str:
-        return (value, "") if isinstance(value, str) else (None, "is not text")
+        if not isinstance(given, str):
+            raise ValueError("is not text")
+        return given
+    value = _decoded(given)
     if kind is bool:
-        literal = {"true": True, "false": False}.get(value, value) if isinstance(value, str) else value
-        return (literal, "") if isinstance(literal, bool) else (None, "is neither true nor false")
+        if not isinstance(value, bool):
+            raise ValueError("is neither true nor false")
+        return value
     if kind is int:
-        number = int(value) if isinstance(value, str) and re.fullmatch(r"-?\d+", value) else value
-        return (
-            (number, "") if isinstance(number, int) and not isinstance(number, bool) else (None, "is no whole number")
-        )
-    decoded = _json(value, None) if isinstance(value, str) else value
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise ValueError("is not a whole number")
+        return value
     if kind is tuple:
-        if isinstance(decoded, Sequence) and not isinstance(decoded, str) and all(isinstance(v, str) for v in decoded):
-            return tuple(decoded), ""
-        return None, "is no list of texts"
-    if isinstance(decoded, Mapping) and (kind is hint or all(isinstance(v, str) for v in decoded.values())):
-        return dict(decoded), ""
-    return None, "is no map" if kind is hint else "is no map of texts"
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise ValueError("is not a list of texts")
+        return tuple(value)
+    entries = _mapping(value)
+    if not all(isinstance(entry, str) for entry in entries.values()):
+        raise ValueError("is not a map from text to text")
+    return entries
 
 
-def _shown(value: Any) -> Any:
-    """A value as its writer wrote it, where the engine handed it over as text."""
-    return _json(value, value) if isinstance(value, str) else value
+def _mapping(given: object) -> dict[str, object]:
+    value = _decoded(given)
+    if not isinstance(value, Mapping):
+        raise ValueError("is not a map")
+    return dict(value)
 
 
-def _json(text: str, otherwise: Any) -> Any:
+def _decoded(value: object) -> object:
+    """A value as its author wrote it: JSON text is decoded, other text stays."""
+    if not isinstance(value, str):
+        return value
     try:
-        return json.loads(text)
+        decoded: object = json.loads(value)
     except ValueError:
-        return otherwise
+        return value
+    return decoded

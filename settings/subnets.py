@@ -1,14 +1,14 @@
-"""How the VPC's address range is divided into subnets, and how many addresses each subnet has."""
+"""The subnets of the VPC: their address ranges, and how many addresses each one has."""
 
 import ipaddress
 from dataclasses import dataclass
 
-# An eighth of the VPC for each worker subnet, and the last eighth in eighths again for the public ones: a zone
-# added, or NAT turned on, moves no address.
+# Each worker subnet gets one eighth of the VPC. The last eighth is divided into eight public subnets. So no subnet's
+# range changes when a zone is added or NAT is turned on.
 SUBNET_BITS = 3
 LARGEST, SMALLEST = 16, 22
 MAX_ZONES = 2**SUBNET_BITS - 1
-# What one network interface of a common worker holds for its pods.
+# An estimate of the addresses that one worker and its pods take.
 ADDRESSES_PER_WORKER = 16
 AWS_RESERVED = 5
 
@@ -20,7 +20,7 @@ class CidrPlan:
 
 
 def cidr_plan(vpc_cidr: str, zones: int) -> CidrPlan:
-    """A worker subnet and, for NAT, a public subnet in each zone."""
+    """One worker subnet and one public subnet (used with NAT) for each zone."""
     *workers, last = ipaddress.IPv4Network(vpc_cidr).subnets(prefixlen_diff=SUBNET_BITS)
     public = last.subnets(prefixlen_diff=SUBNET_BITS)
     return CidrPlan(
@@ -30,5 +30,5 @@ def cidr_plan(vpc_cidr: str, zones: int) -> CidrPlan:
 
 
 def zone_capacity(vpc: ipaddress.IPv4Network) -> int:
-    """Addresses that one worker subnet has to give."""
+    """How many addresses one worker subnet has for workers and pods."""
     return (int(vpc.num_addresses) >> SUBNET_BITS) - AWS_RESERVED

@@ -52,7 +52,7 @@ def test_stack_without_region_is_told_where_to_write_it(checkout: Checkout) -> N
     [
         (
             {"workers": {"count": "many"}, "availabilityZones": 3, "pserver": 4},
-            "Nothing was made: the settings",
+            "has invalid settings. Nothing was created.",
         ),
         ({"workers": {"count": 255}}, "workers.count: 255 is more than the 254 nodes that a machine can be"),
     ],

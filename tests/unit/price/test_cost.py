@@ -150,7 +150,7 @@ def test_prices_are_dated_sourced_and_positive() -> None:
     ("written", "words"),
     [
         (None, "there is no Pulumi.mine.yaml. Name one of dev, local, prod, tutorial."),
-        ("config: {'paddle-on-aws:trainer': 3}", "trainer: 3 is no setting of this program"),
+        ("config: {'paddle-on-aws:trainer': 3}", "trainer: 3 is not a setting of this program"),
     ],
 )
 def test_a_stack_that_cannot_be_read(tmp_path: Path, written: str | None, words: str) -> None:

@@ -1,4 +1,4 @@
-"""Each rule with a bad value and the exact words a person then reads."""
+"""Every check with an invalid value and the exact message that a person reads."""
 
 import dataclasses
 import re
@@ -20,102 +20,104 @@ BAD = yaml.safe_load((Path(__file__).parent / "bad_settings.yaml").read_text())
 
 
 def refusal(program: RunStack, changes: Mapping[str, Any], **how: Any) -> list[str]:
-    """The problems told, a line each, after proof that nothing was registered."""
+    """The problems that the program reports, one on each line."""
     with pytest.raises(pulumi.RunError) as caught:
         program(changes, **how)
     first, *problems = str(caught.value).splitlines()
-    assert first == "Nothing was made: the settings of stack dev do not hold."
+    assert first == "Stack dev has invalid settings. Nothing was created."
     return [problem.strip() for problem in problems]
 
 
-@pytest.mark.parametrize("case", BAD, ids=lambda case: case["told"].partition(" ")[0])
-def test_bad_settings_are_told(program: RunStack, case: dict[str, Any]) -> None:
+@pytest.mark.parametrize("case", BAD, ids=lambda case: case["message"].partition(" ")[0])
+def test_an_invalid_setting_is_reported(program: RunStack, case: dict[str, Any]) -> None:
     problems = refusal(program, case["given"])
     assert len(problems) == 1
-    told = case["told"]
-    assert problems[0] == told or (told.endswith(":") and problems[0].startswith(told))
+    message = case["message"]
+    assert problems[0] == message or (message.endswith(":") and problems[0].startswith(message))
 
 
-def test_nothing_is_registered_before_the_settings_hold(program: RunStack, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_registered_if_a_setting_is_invalid(program: RunStack, monkeypatch: pytest.MonkeyPatch) -> None:
     registered: list[str] = []
     monkeypatch.setattr("tests.unit.program.Aws.new_resource", lambda _, args: registered.append(args.name))
     refusal(program, {"trainers": 0})
     assert registered == []
 
 
-def test_all_problems_come_at_once(program: RunStack) -> None:
+def test_all_problems_are_reported_together(program: RunStack) -> None:
     changes = {"trainers": "x", "vpcCidr": "8.8.0.0/16", "trainer": 1, "availabilityZones": ["us-west-2a", "nowhere"]}
-    told = refusal(program, changes)
-    assert [line.partition(":")[0] for line in told] == ["trainers", "trainer", "vpcCidr", "availabilityZones"]
+    reported = refusal(program, changes)
+    assert [line.partition(":")[0] for line in reported] == ["trainers", "trainer", "vpcCidr", "availabilityZones"]
 
 
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({}, 'aws:region: "" is no AWS region. Write one, such as us-west-2.'),
+        ({}, 'aws:region: "" is not an AWS region. Write one, such as us-west-2.'),
         (
             {"aws:region": "us-west-2", "aws:regoin": "x"},
-            'aws:regoin: "x" is no option of the AWS provider. Remove it.',
+            'aws:regoin: "x" is not an option of the AWS provider. Remove it.',
         ),
         (
             {"aws:region": "us-west-2", "aws:defaultTags": {"tags": {}}},
-            'aws:defaultTags: {"tags": {}} would be lost. Write the tags under tags.',
+            'aws:defaultTags: {"tags": {}} would be ignored. Write the tags in the setting tags.',
         ),
     ],
 )
-def test_bad_provider_options_are_told(monkeypatch: pytest.MonkeyPatch, config: dict[str, Any], message: str) -> None:
+def test_invalid_provider_options_are_reported(
+    monkeypatch: pytest.MonkeyPatch, config: dict[str, Any], message: str
+) -> None:
     with pytest.raises(pulumi.RunError, match=re.escape(message)):
         run(monkeypatch, config, aws=Aws("us-west-2"))
 
 
-def test_a_region_without_a_service_is_told(program: RunStack) -> None:
-    told = refusal(program, {}, aws=Aws("us-west-2", services=("ec2", "eks", "kms", "s3", "route53")))
-    assert told == [
-        'aws:region: "us-west-2" does not offer efs. Choose a region with all of ec2, efs, eks, kms, s3, route53.'
+def test_a_region_without_a_service_is_reported(program: RunStack) -> None:
+    reported = refusal(program, {}, aws=Aws("us-west-2", services=("ec2", "eks", "kms", "s3", "route53")))
+    assert reported == [
+        'aws:region: "us-west-2" does not have efs. Choose a region that has ec2, efs, eks, kms, s3, route53.'
     ]
 
 
-def test_a_zone_that_eks_cannot_use_is_told_by_its_id(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_zone_that_eks_cannot_use_is_reported_with_its_id(monkeypatch: pytest.MonkeyPatch) -> None:
     config = {"aws:region": "us-west-1", "paddle-on-aws:availabilityZones": ["us-west-1a", "us-west-1c"]}
-    message = '"us-west-1c" is usw1-az2, where EKS runs no control plane. Choose from us-west-1a, us-west-1b.'
+    message = (
+        '"us-west-1c" is zone usw1-az2, where EKS cannot place a control plane. Choose from us-west-1a, us-west-1b.'
+    )
     with pytest.raises(pulumi.RunError, match=re.escape(message)):
         run(monkeypatch, config)
 
 
-def test_a_region_with_one_usable_zone_is_told(program: RunStack, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_region_with_one_usable_zone_is_reported(program: RunStack, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.unit.program.ZONES", {"us-west-2": {"us-west-2a": "usw2-az1", "us-west-2b": "usw1-az2"}})
-    told = refusal(program, {})
-    assert told == [
-        'aws:region: "us-west-2" leaves 1 usable zones of the two that EKS needs. Choose a region with more.'
-    ]
+    reported = refusal(program, {})
+    assert reported == ['aws:region: "us-west-2" has 1 usable zones, and EKS needs two. Choose another region.']
 
 
-def test_an_aws_that_does_not_answer_is_told(program: RunStack) -> None:
-    told = refusal(program, {"trainers": 0}, aws=Aws("us-west-2", refuse="getCallerIdentity"))
-    assert told[0] == "trainers: 0 is too few. Write 1 or more."
-    assert told[1].startswith('aws:region: "us-west-2" could not be asked what it offers: ')
-    assert "ExpiredToken: the token has expired" in told[1]
+def test_an_aws_that_does_not_answer_is_reported(program: RunStack) -> None:
+    reported = refusal(program, {"trainers": 0}, aws=Aws("us-west-2", refuse="getCallerIdentity"))
+    assert reported[0] == "trainers: 0 is too small. Write 1 or more."
+    assert reported[1].startswith('aws:region: "us-west-2" could not be checked with AWS: ')
+    assert "ExpiredToken: the token has expired" in reported[1]
 
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("big.txt", b"x" * CODE_BYTES, f"more than the {CODE_BYTES} that travel in a ConfigMap"),
-        ("image.bin", b"\xff\xfe\x00", "holds image.bin, which is no UTF-8 text"),
+        ("big.txt", b"x" * CODE_BYTES, f"only {CODE_BYTES} fit into the ConfigMap"),
+        ("image.bin", b"\xff\xfe\x00", "contains image.bin, which is not UTF-8 text"),
     ],
 )
-def test_code_that_cannot_travel_is_told(
+def test_code_that_does_not_fit_into_a_config_map_is_reported(
     tmp_path: Path, program: RunStack, name: str, content: bytes, message: str
 ) -> None:
     (tmp_path / "train.py").write_text("pass")
     (tmp_path / name).write_bytes(content)
-    told = refusal(program, {"job": {"code": str(tmp_path)}})
-    assert len(told) == 1
-    assert message in told[0]
-    assert "docs/training-code.md shows how" in told[0]
+    reported = refusal(program, {"job": {"code": str(tmp_path)}})
+    assert len(reported) == 1
+    assert message in reported[0]
+    assert "docs/training-code.md shows how" in reported[0]
 
 
-def test_what_tools_leave_behind_is_no_code(tmp_path: Path) -> None:
+def test_hidden_files_and_caches_are_not_training_code(tmp_path: Path) -> None:
     for path in ("train.py", "lib/model.py", "__pycache__/train.pyc", "lib/.hidden", ".git/config"):
         (tmp_path / path).parent.mkdir(exist_ok=True)
         (tmp_path / path).write_text("")
@@ -123,12 +125,12 @@ def test_what_tools_leave_behind_is_no_code(tmp_path: Path) -> None:
     assert list(settings.job.code_files) == ["lib/model.py", "train.py"]
 
 
-def test_the_data_jobs_script_fits_beside_the_code() -> None:
+def test_the_scripts_of_the_data_job_fit_next_to_the_code() -> None:
     shipped = with_imports("prepare.py").values()
     assert sum(path.stat().st_size for path in shipped) <= 1024 * 1024 - CODE_BYTES
 
 
-def test_every_default_holds() -> None:
+def test_every_default_is_valid() -> None:
     settings, problems = read({})
     assert not problems
     with_region = dataclasses.replace(settings, aws={"region": "us-west-2"})
@@ -136,7 +138,7 @@ def test_every_default_holds() -> None:
 
 
 def test_every_setting_is_described_and_every_description_is_a_setting() -> None:
-    """`read` looks each key up among the declared ones, so that only the other direction can go wrong."""
+    """`read` fails if a setting is not declared, so this test checks the other direction."""
     project = yaml.safe_load((PROJECT / "Pulumi.yaml").read_text())
     assert all(entry["description"] for entry in project["config"].values())
 
@@ -152,14 +154,14 @@ def test_every_setting_is_described_and_every_description_is_a_setting() -> None
 
 @pytest.mark.parametrize("stack", stack_files())
 def test_numbers_and_flags_may_come_as_text(stack: str) -> None:
-    """The engine hands top-level values over as text, `pulumi config set` stores what it is given."""
+    """Pulumi passes top-level values as text, and `pulumi config set` stores text."""
     settings, problems = read({"trainers": "2", "retainData": "true", "admins": '["a"]', "workers": '{"count": "2"}'})
     assert not problems
     assert (settings.trainers, settings.retain_data, settings.admins, settings.workers.count) == (2, True, ("a",), 2)
 
 
 @pytest.mark.parametrize("stack", stack_files())
-def test_a_stack_states_only_what_differs(stack: str) -> None:
+def test_a_stack_file_contains_only_what_differs(stack: str) -> None:
     text = yaml.safe_load((PROJECT / f"Pulumi.{stack}.yaml").read_text())["config"]
     defaults = declared()
     for key, value in text.items():
