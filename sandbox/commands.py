@@ -15,7 +15,7 @@ from pathlib import Path
 from sandbox import build, processes, progress
 from sandbox.cloud.emulated_aws import EmulatedAws
 from sandbox.cluster import pod_networks
-from sandbox.cluster.control_plane import ControlPlane, Node
+from sandbox.cluster.control_plane import ControlPlane, WorkerNode
 from sandbox.engine import stack_file
 from sandbox.engine.cli import Engine
 from sandbox.errors import SandboxError
@@ -223,12 +223,12 @@ def _refresh(sandbox: Sandbox) -> None:
         raise SandboxError("`pulumi refresh` failed; the reason is above")
 
 
-def _nodes(settings: stack_file.Stack, network: int) -> list[Node]:
+def _nodes(settings: stack_file.Stack, network: int) -> list[WorkerNode]:
     zones = settings.usable("availabilityZones", list) or [f"{settings.region}a", f"{settings.region}b"]
     kind, count = settings.usable("workers.instanceType", str), settings.usable("workers.count", int)
     if count > pod_networks.NODES:
         raise SandboxError(f"workers.count: {count} is more than the {pod_networks.NODES} nodes that a machine can be")
-    return [Node(i + 1, zones[i % len(zones)], kind, network) for i in range(count)]
+    return [WorkerNode(i + 1, zones[i % len(zones)], kind, network) for i in range(count)]
 
 
 def _made_stacks() -> list[str]:

@@ -1,4 +1,4 @@
-"""A thin client of the Kubernetes API: what the stand-in plugin and the node need, on the standard library alone."""
+"""A small client of the Kubernetes API for the emulated provider and the node, without the kubernetes package."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TIMEOUT_SECONDS = 60.0
 
 
 class ApiError(Exception):
-    """The API server refused a request; the message is its own."""
+    """The API server rejected a request; the message comes from the API server."""
 
     def __init__(self, code: int, status: Object) -> None:
         super().__init__(status.get("message") or f"HTTP {code}")
@@ -39,7 +39,7 @@ class ApiError(Exception):
 
 
 def api_error(code: int, data: bytes) -> ApiError:
-    """An ApiError from what the server sent, which need not be a Status object."""
+    """The ApiError for an answer, which may be something other than a Status object."""
     try:
         return ApiError(code, json.loads(data))
     except ValueError:
@@ -47,16 +47,16 @@ def api_error(code: int, data: bytes) -> ApiError:
 
 
 class UnreachableError(Exception):
-    """No API server answered."""
+    """The API server did not answer."""
 
 
 class KubeconfigError(ValueError):
-    """The kubeconfig cannot be used; the message says why."""
+    """The kubeconfig is not usable; the message gives the reason."""
 
 
 @dataclass(frozen=True)
 class Kubeconfig:
-    """The current context of a kubeconfig, resolved."""
+    """The cluster and the user of one context of a kubeconfig."""
 
     server: str
     cluster: Object
@@ -66,25 +66,27 @@ class Kubeconfig:
 
 
 def load_kubeconfig(path_or_contents: str, context: str = "") -> Kubeconfig:
-    """Read a kubeconfig given as its path or as its text (YAML or JSON)."""
+    """Read a kubeconfig from a path or from its contents (YAML or JSON)."""
     text, folder = path_or_contents, Path()
     if "\n" not in text and not text.lstrip().startswith("{"):
         path = Path(text).expanduser()
         if not path.is_file():
-            raise KubeconfigError(f"kubeconfig: no file {path}; give its path or its contents")
+            raise KubeconfigError(
+                f"kubeconfig: the file {path} does not exist; give the path or the contents of a kubeconfig"
+            )
         text, folder = path.read_text(), path.parent
     try:
         config = yaml.safe_load(text)
     except yaml.YAMLError as problem:
-        raise KubeconfigError(f"kubeconfig: neither YAML nor JSON: {problem}") from problem
+        raise KubeconfigError(f"kubeconfig: not valid YAML or JSON: {problem}") from problem
     if not isinstance(config, dict):
-        raise KubeconfigError("kubeconfig: neither a kubeconfig nor the path of one")
+        raise KubeconfigError("kubeconfig: this is not a kubeconfig and not the path of one")
 
     def entry(section: str, kind: str, name: str) -> Object:
         for item in config.get(section) or []:
             if item.get("name") == name:
                 return dict(item.get(kind) or {})
-        raise KubeconfigError(f"kubeconfig: no {kind} named {name!r} under {section}")
+        raise KubeconfigError(f"kubeconfig: {section} has no {kind} named {name!r}")
 
     chosen = entry("contexts", "context", context or config.get("current-context", ""))
     cluster = entry("clusters", "cluster", chosen.get("cluster", ""))
@@ -96,7 +98,7 @@ def load_kubeconfig(path_or_contents: str, context: str = "") -> Kubeconfig:
 
 @dataclass(frozen=True)
 class Kind:
-    """What discovery says of a kind: where its objects live."""
+    """A kind of objects and its URL path, as the API server's discovery returns it."""
 
     api_version: str
     kind: str
@@ -104,7 +106,7 @@ class Kind:
     namespaced: bool
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """The URL path of an object, or of the collection when no name is given."""
+        """The URL path of an object, or of the collection if no name is given."""
         parts = ["api" if "/" not in self.api_version else "apis", self.api_version]
         if self.namespaced and namespace:
             parts += ["namespaces", quote(namespace)]
@@ -122,7 +124,7 @@ PERSISTENT_VOLUME_CLAIM = Kind("v1", "PersistentVolumeClaim", "persistentvolumec
 
 
 class Api:
-    """One API server, as one user. Safe to share between threads: each request has its own connection."""
+    """One API server, used as one user. Threads may share it: each request opens its own connection."""
 
     def __init__(self, config: Kubeconfig) -> None:
         self.config = config
@@ -132,13 +134,13 @@ class Api:
         self._schemas: dict[str, Object] = {}
         self._tls: ssl.SSLContext | None = None
         self._credential: Object = {}
-        self._credential_ends = 0.0
+        self._credential_expires = 0.0
 
     def get(self, kind: Kind, namespace: str, name: str) -> Object:
         return self.request("GET", kind.path(namespace, name))
 
     def find(self, kind: Kind, namespace: str, name: str) -> Object | None:
-        """The object, or None when there is none."""
+        """The object, or None if it does not exist."""
         try:
             return self.get(kind, namespace, name)
         except ApiError as error:
@@ -157,15 +159,15 @@ class Api:
         query: dict[str, str] | None = None,
         content_type: str = "application/json",
     ) -> Object:
-        """Send one request; the answer is the decoded JSON."""
+        """Send one request and return the decoded JSON answer."""
         with self._open(method, path, body, query, content_type) as response:
             data = response.read()
         return dict(json.loads(data)) if data else {}
 
     def watch(self, kind: Kind, stop: threading.Event, **query: str) -> Iterator[tuple[str, Object]]:
-        """Yield (ADDED | MODIFIED | DELETED, object) for ever, and (SYNCED, the listing) after each listing's objects.
+        """Yield (ADDED | MODIFIED | DELETED, object) until `stop` is set, and (SYNCED, listing) after each listing.
 
-        A lost connection is taken up again with a new listing, so objects deleted meanwhile are only missing from it.
+        After a lost connection the watch starts with a new listing. Objects deleted in between are missing from it.
         """
         while not stop.is_set():
             try:
@@ -180,8 +182,8 @@ class Api:
     def _changes(
         self, kind: Kind, stop: threading.Event, version: str, query: dict[str, str]
     ) -> Iterator[tuple[str, Object]]:
-        asked = query | {"watch": "1", "resourceVersion": version, "timeoutSeconds": "50"}
-        with self._open("GET", kind.path(), None, asked) as response:
+        parameters = query | {"watch": "1", "resourceVersion": version, "timeoutSeconds": "50"}
+        with self._open("GET", kind.path(), None, parameters) as response:
             for line in response:
                 event = json.loads(line)
                 if stop.is_set() or event["type"] == "ERROR":
@@ -189,7 +191,7 @@ class Api:
                 yield event["type"], event["object"]
 
     def kind(self, api_version: str, kind: str) -> Kind | None:
-        """Ask discovery for a kind; None when the cluster does not have it."""
+        """Look up a kind in the API server's discovery; None if the cluster does not have it."""
         with self._lock:
             known = self._kinds.get(api_version)
         if known is None or kind not in known:
@@ -210,7 +212,7 @@ class Api:
         return known.get(kind)
 
     def schemas(self, api_version: str) -> Object:
-        """The OpenAPI schemas of a group and version, by name."""
+        """The OpenAPI schemas of an API group and version, by name."""
         with self._lock:
             if api_version in self._schemas:
                 return self._schemas[api_version]
@@ -229,7 +231,7 @@ class Api:
         query: dict[str, str] | None = None,
         content_type: str = "application/json",
     ) -> Iterator[http.client.HTTPResponse]:
-        """Send a request and hand out its response; an answer of 400 or more is raised."""
+        """Send a request and yield its response; raise ApiError for a status of 400 or more."""
         headers = {"Accept": "application/json", "Content-Type": content_type}
         if token := self._token():
             headers["Authorization"] = f"Bearer {token}"
@@ -251,7 +253,7 @@ class Api:
             connection.close()
 
     def _secret(self, source: Object, key: str) -> bytes | None:
-        """A kubeconfig value that is inline (KEY-data) or in a file (KEY)."""
+        """A value of the kubeconfig, given inline (KEY-data) or as a file (KEY)."""
         if source.get(f"{key}-data"):
             return base64.b64decode(source[f"{key}-data"])
         if source.get(key):
@@ -259,11 +261,11 @@ class Api:
         return None
 
     def certificate_authority(self) -> str:
-        """The PEM certificates that the API server's own certificate is verified against."""
+        """The PEM certificates of the authority that signed the API server's certificate."""
         return (self._secret(self.config.cluster, "certificate-authority") or b"").decode()
 
     def client_certificate(self) -> tuple[bytes, bytes] | None:
-        """The user's certificate and key in PEM, if that is how it authenticates."""
+        """The user's certificate and key in PEM, if the user authenticates with a certificate."""
         credential = self._exec_credential()
         if credential.get("clientCertificateData"):
             return credential["clientCertificateData"].encode(), credential["clientKeyData"].encode()
@@ -272,7 +274,7 @@ class Api:
         return (certificate, key) if certificate and key else None
 
     def tls(self) -> ssl.SSLContext:
-        """The TLS settings of the kubeconfig; kept, but for a credential plugin's, which may change."""
+        """The TLS settings of the kubeconfig. Cached unless a credential plugin can change them."""
         if self._tls and not self.config.user.get("exec"):
             return self._tls
         context = ssl.create_default_context(cadata=self.certificate_authority() or None)
@@ -281,7 +283,7 @@ class Api:
             context.verify_mode = ssl.CERT_NONE
         if pair := self.client_certificate():
             load_pair(context, *pair)
-        # Only now: another thread must not take it half loaded.
+        # Assigned last, so that no other thread uses an incomplete context.
         self._tls = context
         return context
 
@@ -292,41 +294,47 @@ class Api:
         return str(user.get("token") or self._exec_credential().get("token") or "")
 
     def _exec_credential(self) -> Object:
-        """What the kubeconfig's credential plugin answers, kept until it says it ends."""
+        """The answer of the kubeconfig's credential plugin, cached until it expires."""
         plugin = self.config.user.get("exec")
         if not plugin:
             return {}
         with self._lock:
-            if time.time() < self._credential_ends:
+            if time.time() < self._credential_expires:
                 return self._credential
-            self._credential, self._credential_ends = run_credential_plugin(plugin)
+            self._credential, self._credential_expires = run_credential_plugin(plugin)
             return self._credential
 
 
 def run_credential_plugin(plugin: Object) -> tuple[Object, float]:
-    """Run an exec credential plugin; its status and when that ends (seconds since the epoch)."""
+    """Run an exec credential plugin; returns its status and the expiry time in seconds since the epoch."""
     command = [plugin["command"], *(plugin.get("args") or [])]
     shown = " ".join(command)
-    asked = {"kind": "ExecCredential", "apiVersion": plugin["apiVersion"], "spec": {"interactive": False}}
+    request = {"kind": "ExecCredential", "apiVersion": plugin["apiVersion"], "spec": {"interactive": False}}
     env = dict(os.environ) | {item["name"]: item["value"] for item in plugin.get("env") or []}
-    env["KUBERNETES_EXEC_INFO"] = json.dumps(asked)
+    env["KUBERNETES_EXEC_INFO"] = json.dumps(request)
     try:
         done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as problem:
-        raise UnreachableError(f"the kubeconfig's credential plugin `{shown}` did not run: {problem}") from problem
+        raise UnreachableError(
+            f"the credential plugin `{shown}` of the kubeconfig could not be run: {problem}"
+        ) from problem
     if done.returncode:
-        raise UnreachableError(f"the kubeconfig's credential plugin `{shown}` failed: {done.stderr.strip()[-500:]}")
+        raise UnreachableError(
+            f"the credential plugin `{shown}` of the kubeconfig failed: {done.stderr.strip()[-500:]}"
+        )
     try:
         status: Object = json.loads(done.stdout)["status"]
     except (ValueError, KeyError) as problem:
-        raise UnreachableError(f"the kubeconfig's credential plugin `{shown}` printed no ExecCredential") from problem
-    if ends := status.get("expirationTimestamp"):
-        return status, parse_time(ends) - 60
+        raise UnreachableError(
+            f"the credential plugin `{shown}` of the kubeconfig printed no ExecCredential"
+        ) from problem
+    if expires := status.get("expirationTimestamp"):
+        return status, parse_time(expires) - 60
     return status, time.time() + 600
 
 
 def load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """Load a PEM pair that is in memory: the ssl module takes files only."""
+    """Load a certificate and key from memory: the ssl module reads files only."""
     with tempfile.NamedTemporaryFile() as file:
         file.write(certificate + b"\n" + key)
         file.flush()
@@ -334,10 +342,10 @@ def load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
 
 
 def parse_time(text: str) -> float:
-    """Kubernetes' RFC 3339 time as seconds since the epoch."""
+    """An RFC 3339 time, as Kubernetes writes it, in seconds since the epoch."""
     return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
 
 
 def rfc3339(seconds: float) -> str:
-    """A time as Kubernetes writes it."""
+    """A time in the RFC 3339 form that Kubernetes uses."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))

@@ -1,4 +1,4 @@
-"""Kubernetes on this machine: etcd, API server, scheduler and controllers as plain processes, started by kwokctl."""
+"""A Kubernetes control plane on this machine: etcd, API server, scheduler and controllers, started by kwokctl."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ CLUSTER = "sandbox"
 SECONDS_TO_START = 60
 TRIES = 3
 PORTS = ("kubeApiserver", "etcd", "etcdPeer", "kubeControllerManager", "kubeScheduler", "kwokController")
-LEADERS = ("kube-controller-manager", "kube-scheduler")
-# One Stage of our own replaces all of kwok's: these say all that a node does, and pods are left to sandbox.node.
+ELECTED = ("kube-controller-manager", "kube-scheduler")
+# A custom Stage disables all default Stages of kwok. These Stages manage nodes only; sandbox.node runs the pods.
 NODE_STATUS = """
 phase: Running
 conditions:
@@ -44,8 +44,8 @@ READY = '.status.conditions.[] | select( .type == "Ready" ) | .status'
 
 
 @dataclass(frozen=True)
-class Node:
-    """A worker as the scheduler sees it; its pods live in 127.<network>.<number>.0/24."""
+class WorkerNode:
+    """A worker node as the scheduler sees it. Its pods have addresses in 127.<network>.<number>.0/24."""
 
     number: int
     zone: str
@@ -76,7 +76,7 @@ class Node:
 
 @dataclass(frozen=True)
 class ControlPlane:
-    """The control plane of one checkout; all that it writes lies in `folder`."""
+    """The control plane of one stack. All its files are in `folder`."""
 
     folder: Path
 
@@ -94,41 +94,41 @@ class ControlPlane:
         return self.folder / "clusters" / CLUSTER
 
     def up(self, binaries: Path, simulate_pods: bool) -> str:
-        """Bring it to answer, whatever state it is in; says what was done."""
+        """Start or repair the control plane and wait until it answers; returns what was done."""
         if self.kubeconfig.exists():
             if self.answers() and not self.dead():
-                return "runs already"
+                return "already running"
             self.restart(binaries)
-            self._await("its API server does not answer", self.answers)
-            return "was partly dead, is restarted"
+            self._await("the API server does not answer", self.answers)
+            return "restarted the stopped components"
         for _ in range(TRIES):
             self.down()
             self.folder.mkdir(parents=True)
             config = self.folder / "kwok-config.yaml"
             config.write_text(yaml.safe_dump_all(_config(binaries, simulate_pods), sort_keys=False))
-            # An empty --kubeconfig keeps kwokctl away from the person's own.
+            # With an empty --kubeconfig kwokctl does not touch the user's kubeconfig.
             self._kwokctl(binaries, "create", "--config", str(config), "--kubeconfig", "")
             processes.wait(lambda: self._answers_kwokctl() or bool(self.dead()), SECONDS_TO_START)
-            # Between its choice and its use somebody else may have taken a port; then one component ends at once.
+            # Another process may have taken one of the chosen ports. Then a component stops at once.
             if not self.dead():
                 break
-        self._await("its API server does not answer", self._answers_kwokctl)
+        self._await("the API server does not answer", self._answers_kwokctl)
         self._await(
-            "the namespace `default` gets no service account",
+            "the namespace `default` has no service account",
             lambda: self._api(self._written).find(SERVICE_ACCOUNT, "default", "default") is not None,
         )
         self._write_kubeconfig()
         return "started"
 
     def restart(self, binaries: Path) -> None:
-        """Start the components that run no more."""
+        """Start the components that have stopped."""
         for component in self.dead():
-            # kwokctl takes a zombie, or whoever has the pid now, for the component.
+            # kwokctl would take a zombie, or a new process with this pid, for the component.
             (self._cluster / "pids" / f"{component}.pid").unlink()
         self._kwokctl(binaries, "start")
 
     def down(self) -> None:
-        """End every component and remove what they wrote."""
+        """Stop every component and delete the folder."""
         ours = {name: pid for name, pid in self.pids().items() if processes.runs(pid, str(self.folder))}
         for ending in (signal.SIGTERM, signal.SIGKILL):
             for pid in ours.values():
@@ -138,8 +138,8 @@ class ControlPlane:
                 break
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def set_nodes(self, nodes: Sequence[Node]) -> None:
-        """Have exactly these nodes."""
+    def set_nodes(self, nodes: Sequence[WorkerNode]) -> None:
+        """Create, update and delete nodes until the cluster has exactly these."""
         api = self._api(self.kubeconfig)
         for node in nodes:
             query = {"fieldManager": "sandbox", "force": "true"}
@@ -148,27 +148,27 @@ class ControlPlane:
         for present in api.list(NODE):
             if present["metadata"]["name"] not in wanted:
                 api.request("DELETE", NODE.path(name=present["metadata"]["name"]))
-        self._await("its nodes are not ready", lambda: all(_is_ready(node) for node in api.list(NODE)))
+        self._await("the nodes are not ready", lambda: all(_is_ready(node) for node in api.list(NODE)))
 
     def remove(self, manifest: Mapping[str, Any]) -> None:
-        """Delete an object, and what it owns, if it is there."""
+        """Delete an object and its dependents, if it exists."""
         api = self._api(self.kubeconfig)
         kind = api.kind(manifest["apiVersion"], manifest["kind"])
         name, namespace = manifest["metadata"]["name"], manifest["metadata"].get("namespace", "")
         if kind is None or api.find(kind, namespace, name) is None:
             return
         api.request("DELETE", kind.path(namespace, name), {"propagationPolicy": "Foreground"})
-        self._await(f"{manifest['kind']} {name} does not go", lambda: api.find(kind, namespace, name) is None)
+        self._await(f"{manifest['kind']} {name} is not deleted", lambda: api.find(kind, namespace, name) is None)
 
     def pids(self) -> dict[str, int]:
-        """Each component that was started, by its pid."""
+        """The pid of every component that was started."""
         return {file.stem: int(file.read_text()) for file in sorted((self._cluster / "pids").glob("*.pid"))}
 
     def started(self, component: str) -> float:
         return (self._cluster / "pids" / f"{component}.pid").stat().st_mtime
 
     def dead(self) -> list[str]:
-        """Components that were started and run no more."""
+        """The components that were started and have stopped."""
         return [name for name, pid in self.pids().items() if not processes.runs(pid, str(self.folder))]
 
     def answers(self) -> bool:
@@ -182,7 +182,7 @@ class ControlPlane:
         return self._written.exists() and _ready(self._api(self._written))
 
     def _write_kubeconfig(self) -> None:
-        """A kubeconfig that stands alone; kwokctl's own names its certificates by path."""
+        """Write a kubeconfig with embedded certificates; the one of kwokctl refers to files."""
         config = yaml.safe_load(self._written.read_text())
         for entry in (config["clusters"][0]["cluster"], config["users"][0]["user"]):
             for key in [key for key in entry if key.startswith(("certificate-authority", "client-"))]:
@@ -195,10 +195,11 @@ class ControlPlane:
     def _api(self, kubeconfig: Path) -> Api:
         return Api(load_kubeconfig(str(kubeconfig)))
 
-    def _await(self, otherwise: str, done: Callable[[], bool]) -> None:
+    def _await(self, problem: str, done: Callable[[], bool]) -> None:
+        """Wait until `done`; if that takes too long, raise an error with this problem."""
         if not processes.wait(done, SECONDS_TO_START):
             log = self._cluster / "logs/kube-apiserver.log"
-            raise SandboxError(f"Kubernetes: {otherwise}; {log} ends:\n{processes.last_lines(log)}")
+            raise SandboxError(f"Kubernetes: {problem}; the last lines of {log}:\n{processes.last_lines(log)}")
 
     def _kwokctl(self, binaries: Path, verb: str, *arguments: str) -> None:
         command = [str(binaries / "kwokctl"), verb, "cluster", "--name", CLUSTER, *arguments]
@@ -209,7 +210,7 @@ class ControlPlane:
 
 
 def _config(binaries: Path, simulate_pods: bool) -> list[Mapping[str, Any]]:
-    """No KwokConfiguration: one that says a part loses the defaults of the rest, and nodes stay NotReady."""
+    """The configuration of kwokctl. It has no KwokConfiguration: a partial one loses all other defaults of kwok."""
     components = {
         "etcd": "etcd",
         "kubeApiserver": "kube-apiserver",
@@ -219,15 +220,15 @@ def _config(binaries: Path, simulate_pods: bool) -> list[Mapping[str, Any]]:
         "kwokController": "kwok",
     }
     options = {f"{component}Binary": str(binaries / name) for component, name in components.items()}
-    # kwokctl would count down from one number, and so would another checkout's at the same moment.
+    # kwokctl would choose the same ports for two clusters that start at the same time.
     ports = {f"{component}Port": port for component, port in zip(PORTS, processes.free_ports(len(PORTS)), strict=True)}
-    # There is one of each to lead; as candidates they would end, for good, when the API server is silent for 10 s.
-    alone = [{"key": "leader-elect", "value": "false"}]
+    # With leader election, a component stops for good if the API server does not answer for 10 s.
+    no_election = [{"key": "leader-elect", "value": "false"}]
     kwokctl = {
         "apiVersion": "config.kwok.x-k8s.io/v1alpha1",
         "kind": "KwokctlConfiguration",
         "options": {"runtime": "binary", "bindAddress": "127.0.0.1", **options, **ports},
-        "componentsPatches": [{"name": name, "extraArgs": alone} for name in LEADERS],
+        "componentsPatches": [{"name": name, "extraArgs": no_election} for name in ELECTED],
     }
     if simulate_pods:
         return [kwokctl]
@@ -262,10 +263,10 @@ def _is_ready(node: Mapping[str, Any]) -> bool:
 
 
 def _message(stderr: str) -> str:
-    """The last thing that kwokctl said; it says it in JSON."""
-    last = next(reversed(stderr.strip().splitlines()), "(it said nothing)")
+    """The last message of kwokctl, which writes JSON."""
+    last = next(reversed(stderr.strip().splitlines()), "(no output)")
     try:
-        told = json.loads(last)
-        return str(told.get("err") or told.get("msg") or last)
+        message = json.loads(last)
+        return str(message.get("err") or message.get("msg") or last)
     except ValueError:
         return last

@@ -1,4 +1,4 @@
-"""Which loopback network the pods of a cluster live in: 127.<64 to 127>.0.0/16, one for each on this machine."""
+"""Gives every cluster on this machine its own loopback network for pods: 127.<64 to 127>.0.0/16."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NODES = 254
 
 
 def claim(owner: Path) -> int:
-    """The network of the cluster whose folder this is; free again once the folder is gone."""
+    """The second number of the network of the cluster in this folder. Deleting the folder releases the network."""
     claims = build.cache() / "networks"
     claims.mkdir(parents=True, exist_ok=True)
     with (claims / "lock").open("w") as lock:
@@ -26,4 +26,6 @@ def claim(owner: Path) -> int:
             if number not in held or not held[number].exists():
                 (claims / str(number)).write_text(str(owner))
                 return number
-    raise SandboxError(f"{LAST - FIRST + 1} sandboxes run on this machine: stop one with `make sandbox-down`")
+    raise SandboxError(
+        f"{LAST - FIRST + 1} stacks run on this machine, which is the maximum: stop one with `make sandbox-down`"
+    )

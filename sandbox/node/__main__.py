@@ -1,4 +1,4 @@
-"""`python -m sandbox.node`: runs the pods of every kwok node of a cluster as processes of this machine."""
+"""`python -m sandbox.node`: runs the pods of all worker nodes of a cluster as processes of this machine."""
 
 from __future__ import annotations
 
@@ -11,71 +11,65 @@ import threading
 import time
 from pathlib import Path
 
-from sandbox.cluster.api import Api, KubeconfigError, Object, load_kubeconfig
-from sandbox.node.node import Node, clean
-from sandbox.node.pod import Machine
-from sandbox.node.run import Run, start
+from sandbox.cluster.api import Api, KubeconfigError, load_kubeconfig
+from sandbox.node.container_files import ContainerSpec
+from sandbox.node.container_run import ContainerRun, end_all_containers, start
+from sandbox.node.kubelet import Kubelet
+from sandbox.node.pod_runner import Machine
 
 
-def check() -> str:
-    """Why pods cannot run here; empty when they can."""
+def why_pods_cannot_run() -> str:
+    """The reason why pods cannot run here; empty if they can."""
     if sys.platform != "linux":
         return f"pods cannot run as processes on {sys.platform}: it has no mount namespaces"
-    # A container that asks all of the machine: to be isolated, and to have its servers kept to its address.
+    # This container needs every feature of the machine: isolation and a server that gets the pod's address.
     server = [sys.executable, "-S", "-c", "import socket; socket.socket().listen()"]
-    with tempfile.TemporaryDirectory() as made:
-        folder = Path(made)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
         log = folder / "log"
-        spec: Object = {"argv": server, "env": {}, "cwd": "/", "hostname": "probe", "mounts": []}
-        spec |= {"address": "127.0.0.1", "log": str(log), "without_capabilities": True, "without_escalation": True}
+        spec = ContainerSpec(server, {}, "/", "127.0.0.1", "probe", str(log), [], True, True)
         start(folder, spec).wait()
-        ended = Run(folder).ended() or {"code": 1, "error": ""}
-        if ended["code"]:
-            why = ended["error"] or (log.read_text().splitlines() or ["no reason given"])[-1]
-            return f"pods cannot run as processes here: this machine does not isolate them ({why})"
+        ended = ContainerRun(folder).ended()
+        if ended is None or ended.code:
+            reason = (ended and ended.error) or (log.read_text().splitlines() or ["no reason given"])[-1]
+            return f"pods cannot run as processes here: this machine does not isolate them ({reason})"
     return ""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m sandbox.node", description=__doc__)
-    parser.add_argument("--root", type=Path, help="folder for logs, volumes and records")
-    parser.add_argument("--kubeconfig", help="the cluster, as its administrator")
-    here = Path(sys.executable).parent
-    parser.add_argument(
-        "--path", default=str(here), help="folders put first on a container's PATH (default: %(default)s)"
-    )
-    parser.add_argument("--check", action="store_true", help="only say whether pods can run here")
-    parser.add_argument("--clean", action="store_true", help="only end what a killed node left running")
-    given = parser.parse_args()
-    if given.check or not given.clean:
-        if why := check():
-            print(why, file=sys.stderr)
-            return 1
-        if given.check:
-            return 0
-    if not given.root or not (given.kubeconfig or given.clean):
-        parser.error("--root and --kubeconfig are needed")
-    if given.clean:
-        clean(given.root)
+    parser.add_argument("--root", type=Path, help="folder for logs, volumes and the files of containers")
+    parser.add_argument("--kubeconfig", help="kubeconfig of the cluster's administrator")
+    parser.add_argument("--check", action="store_true", help="only check whether pods can run here")
+    parser.add_argument("--clean", action="store_true", help="end the containers of a killed node process")
+    options = parser.parse_args()
+    if not options.clean and (reason := why_pods_cannot_run()):
+        print(reason, file=sys.stderr)
+        return 1
+    if options.check:
+        return 0
+    if not options.root or not (options.kubeconfig or options.clean):
+        parser.error("--root and --kubeconfig are required")
+    if options.clean:
+        end_all_containers(options.root)
         return 0
     try:
-        api = Api(load_kubeconfig(given.kubeconfig))
+        api = Api(load_kubeconfig(options.kubeconfig))
     except KubeconfigError as problem:
         print(problem, file=sys.stderr)
         return 1
-    root = given.root.resolve()
-    machine = Machine(api, root, given.path, os.environ.get("AWS_ENDPOINT_URL", ""), say)
-    node = Node(machine)
+    path = str(Path(sys.executable).parent)
+    kubelet = Kubelet(Machine(api, options.root.resolve(), path, os.environ.get("AWS_ENDPOINT_URL", ""), log_line))
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    node.start()
+    kubelet.start()
     stop.wait()
-    node.stop()
+    kubelet.stop()
     return 0
 
 
-def say(text: str) -> None:
+def log_line(text: str) -> None:
     print(time.strftime("%H:%M:%S"), text, flush=True)
 
 

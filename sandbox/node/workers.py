@@ -1,4 +1,4 @@
-"""The process that runs the pods of one stack's worker nodes: started, found again, stopped."""
+"""Starts, finds and stops the process that runs the pods of one stack (`python -m sandbox.node`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sandbox.errors import SandboxError
 
 @dataclass(frozen=True)
 class Workers:
-    """What the kubelets of one stack's nodes do: run the pods that are bound to them."""
+    """The worker nodes of one stack: one process runs the pods of all of them."""
 
     python: Path
     folder: Path
@@ -27,10 +27,10 @@ class Workers:
         return self.folder / "stacks" / self.stack / "workers"
 
     def why_not(self) -> str:
-        """Why pods cannot run as processes of this machine; empty when they can."""
+        """The reason why pods cannot run as processes of this machine; empty if they can."""
         command = [str(self.python), "-m", "sandbox.node", "--check"]
-        tried = subprocess.run(command, env=processes.module_environment(), capture_output=True, text=True, check=False)
-        return tried.stderr.strip() if tried.returncode else ""
+        check = subprocess.run(command, env=processes.module_environment(), capture_output=True, text=True, check=False)
+        return check.stderr.strip() if check.returncode else ""
 
     def running(self) -> processes.Process | None:
         return processes.find(self.folder / "run", self.name)
@@ -43,10 +43,12 @@ class Workers:
         log = self.folder / f"logs/{self.name}.log"
         process = processes.start(self.folder / "run", self.name, command, 0, log, environment)
         if processes.wait(lambda: not process.alive, 1):
-            raise SandboxError(f"the workers ended at once; {log} ends:\n{processes.last_lines(log)}")
+            raise SandboxError(
+                f"the workers stopped right after the start; the last lines of {log}:\n{processes.last_lines(log)}"
+            )
 
     def stop(self) -> None:
         processes.stop(self.folder / "run", self.name)
-        # Workers that were killed have left their pods running.
+        # If the process was killed, its pods still run.
         command = [str(self.python), "-m", "sandbox.node", "--clean", "--root", str(self.root)]
         subprocess.run(command, env=processes.module_environment(), check=False)

@@ -1,4 +1,4 @@
-"""Helpers for tests against a real Kubernetes control plane."""
+"""Helpers for tests with a real Kubernetes control plane."""
 
 from __future__ import annotations
 
@@ -16,22 +16,26 @@ JOB = Kind("batch/v1", "Job", "jobs", True)
 _Found = TypeVar("_Found")
 
 
-def eventually(look: Callable[[], _Found | None], seconds: float = 30) -> _Found:
-    """What `look` finds, as soon as it finds something."""
-    ends = time.monotonic() + seconds
+def eventually(look: Callable[[], _Found | None], seconds: float = 60) -> _Found:
+    """Call `look` until it returns something true, and return that."""
+    limit = time.monotonic() + seconds
     while not (found := look()):
-        if time.monotonic() > ends:
-            raise AssertionError(f"not so after {seconds:g} s")
+        if time.monotonic() > limit:
+            raise AssertionError(f"nothing found within {seconds:g} s")
         time.sleep(0.05)
     return found
 
 
 class NodeProcess:
-    """`python -m sandbox.node` as the sandbox runs it."""
+    """`python -m sandbox.node`, started as the sandbox starts it."""
 
     def __init__(self, kubeconfig: Path, root: Path) -> None:
         self.kubeconfig, self.root = kubeconfig, root
         self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
 
     def start(self) -> None:
         command = [sys.executable, "-m", "sandbox.node", "--kubeconfig", str(self.kubeconfig), "--root", str(self.root)]
@@ -40,7 +44,7 @@ class NodeProcess:
     def end(self, kill: bool = False) -> None:
         assert self.process
         self.process.kill() if kill else self.process.terminate()
-        self.process.wait(20)
+        self.process.wait(60)
 
     def log(self, pod: Object, container: str, run: int = 0) -> str:
         metadata = pod["metadata"]
@@ -49,7 +53,7 @@ class NodeProcess:
 
 
 def job(name: str, namespace: str, script: str, **spec: object) -> Object:
-    """A Job that runs a line of shell."""
+    """A Job that runs a shell script."""
     container = {"name": "main", "image": "busybox", "command": ["sh", "-c", script]}
     container["terminationMessagePolicy"] = "FallbackToLogsOnError"
     pod = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [container]}

@@ -1,4 +1,4 @@
-"""Fixtures of the sandbox tests: built tools, one emulated AWS, one emulated AWS provider, one Kubernetes cluster."""
+"""Fixtures of the sandbox tests: built tools, an emulated AWS and its provider, a Kubernetes cluster and its nodes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ import pytest
 
 from sandbox import build
 from sandbox.cloud.services import SERVICES
+from sandbox.cluster import pod_networks
 from sandbox.cluster.api import POD, Api, Kind, load_kubeconfig
-from sandbox.cluster.control_plane import ControlPlane, Node
+from sandbox.cluster.control_plane import ControlPlane, WorkerNode
 from tests.sandbox.cluster_helpers import NAMESPACE, NodeProcess, eventually
 from tests.sandbox.plugins.emulated_provider import Plugin
 
@@ -73,7 +74,7 @@ def plugin(aws_config: dict[str, Any]) -> Iterator[Plugin]:
 
 @pytest.fixture(scope="session")
 def aws(aws_url: str) -> Callable[[str], Any]:
-    """A client of a service that owes nothing to the stand-in: what AWS itself says."""
+    """A client of a service of the emulated AWS, independent of the emulated provider."""
     session = botocore.session.Session()
 
     @cache
@@ -86,14 +87,21 @@ def aws(aws_url: str) -> Callable[[str], Any]:
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """etcd, API server, scheduler and controllers, and three nodes."""
+    """etcd, API server, scheduler and controllers."""
     plane = ControlPlane(tmp_path_factory.mktemp("cluster"))
     try:
         plane.up(build.control_plane(), simulate_pods=False)
-        plane.set_nodes([Node(number, "us-west-2a", "c5.xlarge") for number in (1, 2, 3)])
         yield plane
     finally:
         plane.down()
+
+
+@pytest.fixture(scope="session")
+def network(cluster: ControlPlane) -> int:
+    """The pod network of the cluster, which no other cluster on this machine uses; the cluster has three nodes."""
+    network = pod_networks.claim(cluster.folder)
+    cluster.set_nodes([WorkerNode(number, "us-west-2a", "c5.xlarge", network) for number in (1, 2, 3)])
+    return network
 
 
 @pytest.fixture(scope="session")
@@ -102,17 +110,23 @@ def api(cluster: ControlPlane) -> Api:
 
 
 @pytest.fixture(scope="session")
-def node(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
-    """The nodes' pods run for as long as the tests do."""
+def _node(cluster: ControlPlane, network: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
     process = NodeProcess(cluster.kubeconfig, tmp_path_factory.mktemp("node"))
-    process.start()
     yield process
     process.end()
 
 
 @pytest.fixture
+def node(_node: NodeProcess) -> NodeProcess:
+    """The process that runs the pods; it runs even if the previous test has stopped it."""
+    if not _node.is_running:
+        _node.start()
+    return _node
+
+
+@pytest.fixture
 def namespace(api: Api) -> Iterator[str]:
-    """A namespace for one test, whose service account is there."""
+    """A namespace for one test, with its service account."""
     name = f"test-{uuid.uuid4().hex[:8]}"
     api.request("POST", NAMESPACE.path(), {"metadata": {"name": name}})
     account = Kind("v1", "ServiceAccount", "serviceaccounts", True)

@@ -1,4 +1,4 @@
-"""Where processes cannot be pods, kwok simulates these, and nobody is led to believe that something was trained."""
+"""On a machine that cannot isolate processes, kwok simulates the pods, and the output says that nothing was trained."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WITHOUT_MOUNT_NAMESPACES = (
 )
 
 
-def test_without_mount_namespaces_pods_are_simulated_and_it_says_so(cached: None, tmp_path: Path) -> None:
+def test_without_mount_namespaces_pods_are_simulated_and_the_output_says_so(cached: None, tmp_path: Path) -> None:
     checkout = Checkout.make(tmp_path)
     try:
         done = checkout.run("up", under=WITHOUT_MOUNT_NAMESPACES)

@@ -1,6 +1,6 @@
-"""One training goes through fault after fault and its model comes out whole; what cannot go on says why.
+"""One training survives many faults and exports a complete model; a training that cannot continue gives the reason.
 
-The tests of `training` are one run of `up`: each goes on where the last one ended.
+All tests with `training` share one run of `up`: each continues where the previous one ended.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.sandbox import listening
 from tests.sandbox.checkout import Checkout, eventually
 from workloads.in_pod import contract
 
-# A pass takes a second or two: long enough to hit, and few enough to be exported soon.
+# A checkpoint takes a second or two: long enough for a fault to hit, and the export of all of them is short.
 RECORDS, PASSES = 60_000, 10
 LAUNCHER, WORKER = f"{contract.SCRIPTS}/launch.py", "train.py"
 ACCESS_REVIEW = Kind("authorization.k8s.io/v1", "SubjectAccessReview", "subjectaccessreviews", False)
@@ -37,14 +37,14 @@ OUTAGE_SECONDS = 20
 
 @dataclass(frozen=True)
 class Training:
-    """A training under way, seen from the machine that it runs on."""
+    """A running training, observed from the machine."""
 
     checkout: Checkout
     up: subprocess.Popen[str]
 
     @property
     def volume(self) -> Path:
-        """The Job's folder on the volume."""
+        """The folder of the Job on the volume."""
         (folder,) = self.workers.glob(f"volumes/fs-*/{JOB}")
         return folder
 
@@ -54,26 +54,26 @@ class Training:
 
     @property
     def attempt(self) -> dict[str, Any]:
-        """What trainer 0's launcher decided last; nothing before the trainers have met."""
+        """The latest attempt that trainer 0 has decided; empty before the first."""
         written = [file.read_text() for file in self.workers.glob(ATTEMPT)]
         return dict(json.loads(written[0])) if written and written[0] else {}
 
     @property
-    def passes(self) -> dict[str, tuple[int, int]]:
-        """Every pass on the volume, and what changes when it is written again."""
+    def checkpoints(self) -> dict[str, tuple[int, int]]:
+        """Every checkpoint on the volume, with a value that changes if it is written again."""
         found = {}
         for folder in sorted(self.workers.glob(f"volumes/fs-*/{JOB}/output/pass-*")):
-            told = (folder / "done").stat()
-            found[folder.name] = (told.st_ino, told.st_mtime_ns)
+            status = (folder / "done").stat()
+            found[folder.name] = (status.st_ino, status.st_mtime_ns)
         return found
 
-    def said(self, uid: str) -> str:
-        """The log of a trainer's pod, which outlives it."""
+    def log(self, uid: str) -> str:
+        """The log of a trainer, which remains after its pod is deleted."""
         (log,) = self.workers.glob(f"logs/*_{uid}/trainer/0.log")
         return log.read_text(errors="replace")
 
     def kill(self, trainer: int, script: str) -> None:
-        """End the one process that runs the script in this trainer's pod, without a word."""
+        """Kill the process that runs the script in this trainer's pod."""
         pod = f"POD_UID={self.attempt['members'][trainer]}".encode()
         found = []
         for folder in Path("/proc").glob("[0-9]*"):
@@ -90,35 +90,35 @@ class Training:
 
     @contextmanager
     def restart(self, because: str) -> Iterator[dict[str, tuple[int, int]]]:
-        """A fault is made inside; then all start again from the newest pass, and every pass yielded stays as it is."""
+        """The body causes a fault. Then all trainers restart from the newest checkpoint and keep the yielded ones."""
         before = self.under_way()
-        kept = self.passes
+        kept = self.checkpoints
         yield kept
         eventually(lambda: self.attempt["number"] > before["number"], 120, "no new attempt")
         after = self.under_way()
         assert because in after["reason"]
         assert after["number"] == before["number"] + 1
         assert after["resume"] >= max(kept)
-        assert self.passes.items() >= kept.items()
+        assert self.checkpoints.items() >= kept.items()
 
     def under_way(self) -> dict[str, Any]:
-        """The attempt, once it has brought a pass."""
-        eventually(lambda: self.newest_written() > self.decided(), 180, "no new pass")
+        """The current attempt, as soon as it has written a checkpoint."""
+        eventually(lambda: self.newest_written() > self.decided(), 180, "no new checkpoint")
         attempt = self.attempt
         assert not attempt["verdict"], f"training ended before the fault: {attempt}"
         return attempt
 
     def newest_written(self) -> int:
-        """When a pass was written last."""
-        return max((written for _, written in self.passes.values()), default=0)
+        """The time of the newest checkpoint."""
+        return max((written for _, written in self.checkpoints.values()), default=0)
 
     def decided(self) -> int:
-        """When an attempt was decided last."""
+        """The time at which the latest attempt was decided."""
         return max((file.stat().st_mtime_ns for file in self.workers.glob(ATTEMPT)), default=0)
 
     @contextmanager
     def outage(self) -> Iterator[None]:
-        """The API server answers nobody inside, and for its whole time."""
+        """The API server does not answer during the body, and for at least OUTAGE_SECONDS."""
         pid = self.checkout.pid("kube-apiserver")
         ends = time.monotonic() + OUTAGE_SECONDS
         os.kill(pid, signal.SIGSTOP)
@@ -143,42 +143,42 @@ def training(checkout: Checkout) -> Iterator[Training]:
         yield Training(checkout, up)
 
 
-def test_trainers_listen_on_the_loopback_alone(training: Training) -> None:
+def test_trainers_listen_only_on_the_loopback(training: Training) -> None:
     training.under_way()
     pods = {pid for pid, line in training.checkout.processes().items() if WORKER in line}
     addresses = listening.by(pods)
-    assert addresses, "the trainers' own store is not seen"
+    assert addresses, "no trainer listens, not even the store of paddle"
     assert listening.beyond_loopback(addresses) == []
 
 
-def test_trainers_may_read_pods_and_nothing_else(training: Training) -> None:
+def test_trainers_can_read_pods_and_nothing_else(training: Training) -> None:
     training.under_way()
 
-    def may(verb: str, resource: str, namespace: str = "default") -> bool:
-        asked = {"verb": verb, "resource": resource, "namespace": namespace}
-        spec = {"user": "system:serviceaccount:default:paddle-trainer", "resourceAttributes": asked}
+    def allowed(verb: str, resource: str, namespace: str = "default") -> bool:
+        attributes = {"verb": verb, "resource": resource, "namespace": namespace}
+        spec = {"user": "system:serviceaccount:default:paddle-trainer", "resourceAttributes": attributes}
         review = {"apiVersion": ACCESS_REVIEW.api_version, "kind": ACCESS_REVIEW.kind, "spec": spec}
         answer = training.checkout.api.request("POST", ACCESS_REVIEW.path(), review)
         return bool(answer["status"]["allowed"])
 
-    assert all(may(verb, "pods") for verb in ("get", "list", "watch"))
+    assert all(allowed(verb, "pods") for verb in ("get", "list", "watch"))
     refused = [(verb, "pods") for verb in ("create", "delete", "patch")]
     refused += [("list", kind) for kind in ("secrets", "configmaps", "pods/log", "nodes")]
-    assert not [each for each in refused if may(*each)]
-    assert not may("list", "pods", "kube-system")
+    assert not [each for each in refused if allowed(*each)]
+    assert not allowed("list", "pods", "kube-system")
 
 
-def test_killed_worker(training: Training) -> None:
+def test_killed_training_process(training: Training) -> None:
     with training.restart("was killed by signal"):
         training.kill(1, WORKER)
 
 
-def test_corrupt_newest_pass(training: Training) -> None:
-    eventually(lambda: len(training.passes) > 1, 180, "no second pass")
+def test_corrupt_newest_checkpoint(training: Training) -> None:
+    eventually(lambda: len(training.checkpoints) > 1, 180, "no second checkpoint")
     with training.restart("was killed by signal") as kept:
-        # The one that writes the passes: so none newer follows.
+        # Trainer 0 writes the checkpoints, so no newer one follows.
         training.kill(0, WORKER)
-        *_, before, newest = training.passes
+        *_, before, newest = training.checkpoints
         broken = kept.pop(newest)
         model = training.volume / "output" / newest / "model.pdparams"
         content = bytearray(model.read_bytes())
@@ -186,8 +186,8 @@ def test_corrupt_newest_pass(training: Training) -> None:
         model.write_bytes(content)
     attempt = training.attempt
     assert attempt["resume"] == before
-    assert f"{newest} is skipped: model.pdparams does not have its checksum" in training.said(attempt["members"][0])
-    assert training.passes[newest] != broken
+    assert f"{newest} is skipped: model.pdparams does not have its checksum" in training.log(attempt["members"][0])
+    assert training.checkpoints[newest] != broken
 
 
 def test_deleted_pod(training: Training) -> None:
@@ -197,7 +197,7 @@ def test_deleted_pod(training: Training) -> None:
         (name,) = (pod["metadata"]["name"] for pod in pods if pod["metadata"]["uid"] == uid)
         training.checkout.api.request("DELETE", POD.path("default", name))
         eventually(lambda: gone(training, name), GRACE_SECONDS - 5, "SIGTERM did not end the launcher")
-        assert "told to stop (SIGTERM)" in training.said(uid)
+        assert "told to stop (SIGTERM)" in training.log(uid)
     assert uid not in training.attempt["members"]
 
 
@@ -209,60 +209,62 @@ def gone(training: Training, pod: str) -> bool:
     return False
 
 
-def test_killed_launcher_and_no_api_server_to_replace_it(training: Training) -> None:
+def test_killed_launcher_during_an_outage_of_the_api_server(training: Training) -> None:
     with training.restart("trainer 2's pod"):
         attempt = training.attempt
         leader, over = attempt["members"][0], f"attempt {attempt['number']} is over"
         training.kill(2, LAUNCHER)
-        eventually(lambda: over in training.said(leader), 30, "nobody noticed")
+        eventually(lambda: over in training.log(leader), 30, "trainer 0 does not notice the killed launcher")
         with training.outage():
             pass
-        assert training.attempt["number"] == attempt["number"], "the rendezvous was over before the API server stopped"
+        assert training.attempt["number"] == attempt["number"], (
+            "the next attempt was decided before the API server stopped"
+        )
     assert training.attempt["members"][2] != attempt["members"][2]
 
 
 def test_api_server_stopped_while_training(training: Training) -> None:
     before = training.under_way()
-    newest = max(training.passes)
+    newest = max(training.checkpoints)
     with training.outage():
-        eventually(lambda: max(training.passes) > newest, OUTAGE_SECONDS, "training waits for the API server")
-    verdict = eventually(lambda: training.attempt["verdict"], 180, "training does not end")
-    assert (verdict, training.attempt["number"]) == ("finished", before["number"])
+        eventually(lambda: max(training.checkpoints) > newest, OUTAGE_SECONDS, "the training waits for the API server")
+    result = eventually(lambda: training.attempt["verdict"], 180, "the training does not end")
+    assert (result, training.attempt["number"]) == ("finished", before["number"])
 
 
-def test_model_comes_out_whole(training: Training) -> None:
+def test_the_exported_model_is_complete(training: Training) -> None:
     output, _ = training.up.communicate(timeout=300)
     assert training.up.returncode == 0, output
-    assert list(training.passes) == [f"pass-{number:05d}" for number in range(PASSES)]
+    assert list(training.checkpoints) == [f"pass-{number:05d}" for number in range(PASSES)]
     s3, bucket = training.checkout.client("s3"), training.checkout.output("bucket")
-    for name in training.passes:
+    for name in training.checkpoints:
         prefix = f"{JOB}/output/{name}"
         done = json.loads(s3.get_object(Bucket=bucket, Key=f"{prefix}/done")["Body"].read())
         assert done["files"].keys() == {"model.pdparams", "optimizer.pdopt"}
-        for file, told in done["files"].items():
+        for file, expected in done["files"].items():
             content = s3.get_object(Bucket=bucket, Key=f"{prefix}/{file}")["Body"].read()
-            assert (len(content), hashlib.sha256(content).hexdigest()) == (told["bytes"], told["sha256"])
+            assert (len(content), hashlib.sha256(content).hexdigest()) == (expected["bytes"], expected["sha256"])
     assert done["accuracy"] > 0.9
     assert training.checkout.output("model") == f"s3://{bucket}/{JOB}/output/{name}/"
 
 
-def test_no_room_for_the_data_of_one_trainer(training: Training) -> None:
-    # A container without capabilities can make no small disk; to files of 64 KiB it can be kept.
+def test_full_disk_of_one_trainer(training: Training) -> None:
+    # A container without capabilities cannot mount a small disk, but its files can be limited to 64 KiB.
     limit = '[ "$JOB_COMPLETION_INDEX" != 1 ] || ulimit -f 128'
     command = ["sh", "-ec", f"{limit}; exec python3 {LAUNCHER}"]
-    said = failing_up(training.checkout, passes=PASSES + 1, attempts=1, command=command)
-    assert "trainer 1 could not start: " in said
-    assert "File too large" in said
+    output = failing_up(training.checkout, passes=PASSES + 1, attempts=1, command=command)
+    assert "trainer 1 could not start: " in output
+    assert "File too large" in output
 
 
 def test_missing_shard(training: Training) -> None:
     shutil.rmtree(training.volume / "data/1")
-    said = failing_up(training.checkout, passes=PASSES + 1, attempts=1, command=["python3", LAUNCHER])
-    assert "/data/1 is missing: the data must be split for 3 trainers" in said
+    output = failing_up(training.checkout, passes=PASSES + 1, attempts=1, command=["python3", LAUNCHER])
+    assert "/data/1 is missing: the data must be split for 3 trainers" in output
 
 
 def failing_up(checkout: Checkout, **job: object) -> str:
-    """All that an `up` said whose training Job cannot succeed."""
+    """The output of an `up` whose training Job cannot succeed."""
     checkout.set(job=job)
     done = checkout.run("up")
     assert done.returncode == 1, done.stdout

@@ -1,4 +1,4 @@
-"""Two stacks in one account: the local one, and beside it one in the shape of `prod` in another region."""
+"""Two stacks in one account: `local`, and `prod` in another region."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ADMIN = "arn:aws:iam::123456789012:role/admin"
 
 @pytest.fixture(scope="module")
 def checkout(cached: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
-    """`prod` as it stands, but for its size: eight trainers are more than a small machine runs."""
+    """The settings of `prod`, but with two trainers: a small machine cannot run eight."""
     made = Checkout.make(tmp_path_factory.mktemp("stacks"))
     file = made.project / "Pulumi.prod.yaml"
     shutil.copy(ROOT / "Pulumi.prod.yaml", file)
@@ -40,7 +40,7 @@ def in_region(checkout: Checkout, region: str) -> Client:
     return lambda service: boto3.client(service, region_name=region, endpoint_url=f"http://127.0.0.1:{port}", **keys)
 
 
-def test_both_come_up(checkout: Checkout) -> None:
+def test_up_creates_both_stacks(checkout: Checkout) -> None:
     checkout.up()
     checkout.client("iam").create_role(RoleName="admin", AssumeRolePolicyDocument='{"Version":"2012-10-17"}')
     done = checkout.run("--stack", "prod", "up")
@@ -50,7 +50,7 @@ def test_both_come_up(checkout: Checkout) -> None:
     assert (len(eu["nat gateways"]), len(us["nat gateways"])) == (2, 0)
 
 
-def test_prod_has_its_driver_and_its_administrators(checkout: Checkout) -> None:
+def test_prod_has_the_efs_driver_and_its_administrators(checkout: Checkout) -> None:
     eks = in_region(checkout, "eu-west-1")("eks")
     assert "aws-efs-csi-driver" in eks.list_addons(clusterName="paddle-prod")["addons"]
     assert ADMIN in eks.list_access_entries(clusterName="paddle-prod")["accessEntries"]
@@ -59,15 +59,19 @@ def test_prod_has_its_driver_and_its_administrators(checkout: Checkout) -> None:
     assert volume["spec"]["csi"]["driver"] == "efs.csi.aws.com"
 
 
-def test_the_other_stack_is_not_disturbed(checkout: Checkout) -> None:
+def test_neither_stack_changes_the_other(checkout: Checkout) -> None:
     for name in ("local", "prod"):
         done = checkout.run("--stack", name, "pulumi", "preview", "--expect-no-changes")
         assert done.returncode == 0, done.stdout
 
 
-def test_retained_data_outlive_a_destroy_until_they_are_given_up(checkout: Checkout) -> None:
+def test_destroy_refuses_retained_data_until_the_setting_changes(checkout: Checkout) -> None:
     before = inventory(in_region(checkout, "eu-west-1"))
-    assert [len(before[kind]) for kind in ("file systems", "buckets", "keys")] == [1, 2, 1]  # buckets are of no region
+    assert [len(before[kind]) for kind in ("file systems", "buckets", "keys")] == [
+        1,
+        2,
+        1,
+    ]  # buckets are listed in every region
     refused = checkout.run("--stack", "prod", "pulumi", "destroy", "--yes")
     assert refused.returncode != 0
     assert "because it is protected" in refused.stdout

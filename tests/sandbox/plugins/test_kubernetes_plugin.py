@@ -19,7 +19,6 @@ from typing import Any, Literal, get_args, get_origin
 
 import grpc
 import pytest
-import yaml
 from google.protobuf import empty_pb2
 from pulumi import _types as pulumi_types
 from pulumi.runtime.proto import provider_pb2 as pb
@@ -31,10 +30,7 @@ from sandbox.cluster.api import (
     POD,
     STRATEGIC,
     Api,
-    Kind,
     Object,
-    load_kubeconfig,
-    load_pair,
 )
 from sandbox.cluster.control_plane import ControlPlane
 from sandbox.plugins.kubernetes.values import UNKNOWN, Secret, from_struct, to_struct
@@ -618,40 +614,6 @@ def test_an_unreachable_cluster_is_named_and_does_not_stop_a_preview() -> None:
             own.create(inputs)
     finally:
         own.close()
-
-
-def test_requests_at_the_same_time_all_show_who_asks(cluster: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> None:
-    def slowly(*arguments: Any) -> None:
-        time.sleep(0.3)
-        load_pair(*arguments)
-
-    monkeypatch.setattr("sandbox.cluster.api.load_pair", slowly)
-    fresh = Api(load_kubeconfig(str(cluster.kubeconfig)))
-    with ThreadPoolExecutor() as pool:
-        first = pool.submit(fresh.list, CONFIG_MAP)
-        time.sleep(0.1)
-        assert fresh.list(CONFIG_MAP)
-        assert first.result(10)
-
-
-def test_a_credential_plugin_is_asked_for_the_token(api: Api, cluster: ControlPlane, tmp_path: Path) -> None:
-    account = Kind("v1", "ServiceAccount", "serviceaccounts", True).path("kube-system", "default", "token")
-    token = api.request("POST", account, {"spec": {"expirationSeconds": 3600}})["status"]["token"]
-    said = {"kind": "ExecCredential", "apiVersion": "client.authentication.k8s.io/v1beta1", "status": {"token": token}}
-    config = yaml.safe_load(cluster.kubeconfig.read_text())
-    script = "import os, sys; print(os.environ['SAID']); sys.exit('interactive' in os.environ['KUBERNETES_EXEC_INFO'])"
-    config["users"][0]["user"] = {
-        "exec": {
-            "apiVersion": "client.authentication.k8s.io/v1beta1",
-            "command": sys.executable,
-            "args": ["-c", script.replace("'interactive' in", "'v1beta1' not in")],
-            "env": [{"name": "SAID", "value": json.dumps(said)}],
-        }
-    }
-    mine = Api(load_kubeconfig(yaml.safe_dump(config)))
-    whoami = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
-    user = mine.request("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", whoami)["status"]["userInfo"]
-    assert user["username"] == "system:serviceaccount:kube-system:default"
 
 
 @pytest.mark.parametrize("asked", [signal.SIGINT, signal.SIGTERM])

@@ -15,7 +15,7 @@ from sandbox.cluster.api import (
     SERVICE_ACCOUNT,
     Object,
 )
-from sandbox.node.place import NotYetError, Place, UnsupportedError, contents, field
+from sandbox.node.pod_context import NotReadyError, PodContext, UnsupportedError
 
 IAM_ROLE = "eks.amazonaws.com/role-arn"
 IAM_TOKEN_FOLDER = "/var/run/secrets/eks.amazonaws.com/serviceaccount"
@@ -24,7 +24,7 @@ _TOKEN_SECONDS = 3600
 
 @dataclass(frozen=True)
 class Volume:
-    """A folder that stands for a volume."""
+    """The folder that holds a volume."""
 
     folder: Path
     readonly: bool
@@ -32,26 +32,26 @@ class Volume:
 
 @dataclass(frozen=True)
 class Token:
-    """A service account's token in a file, and when to write a new one."""
+    """The file of a service account token, and the time to renew it."""
 
     path: Path
     source: Object
     renew_at: float
 
 
-class Volumes:
-    """All volumes of one pod, under `folder`; shared ones are under `shared`, which stands for EFS."""
+class PodVolumes:
+    """All volumes of one pod. Its own volumes are in `folder`; file systems (EFS) are in `shared`."""
 
-    def __init__(self, place: Place, folder: Path, shared: Path) -> None:
-        self.place, self.folder, self.shared = place, folder, shared
+    def __init__(self, context: PodContext, folder: Path, shared: Path) -> None:
+        self.context, self.folder, self.shared = context, folder, shared
         self.tokens: list[Token] = []
 
     def prepare(self) -> dict[str, Volume]:
-        """Make every volume that the pod names."""
-        return {volume["name"]: self._volume(volume) for volume in self.place.pod["spec"].get("volumes") or []}
+        """Create every volume of the pod."""
+        return {volume["name"]: self._volume(volume) for volume in self.context.pod["spec"].get("volumes") or []}
 
     def renew_tokens(self) -> None:
-        """Write tokens anew before they end, as a kubelet does."""
+        """Replace tokens before they expire, as a kubelet does."""
         for token in [token for token in self.tokens if time.time() > token.renew_at]:
             self._token(token.path, token.source)
             self.tokens.remove(token)
@@ -68,14 +68,14 @@ class Volumes:
                 return Volume(folder, False)
             case ["projected"]:
                 for part in source.get("sources") or []:
-                    self._project(folder, part, source.get("defaultMode"))
+                    self._write_source(folder, part, source.get("defaultMode"))
             case ["configMap"] | ["secret"] | ["downwardAPI"]:
-                self._project(folder, volume, source.get("defaultMode"))
+                self._write_source(folder, volume, source.get("defaultMode"))
             case _:
                 raise UnsupportedError(f"volume {volume['name']}: {', '.join(kinds)} is not supported")
         return Volume(folder, True)
 
-    def _project(self, folder: Path, source: Object, mode: int | None) -> None:
+    def _write_source(self, folder: Path, source: Object, mode: int | None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         for kind, given in source.items():
             match kind:
@@ -86,16 +86,16 @@ class Volumes:
                     continue
                 case "downwardAPI":
                     items = given.get("items") or []
-                    files = {i["path"]: field(self.place, i["fieldRef"]["fieldPath"]).encode() for i in items}
+                    files = {i["path"]: self.context.field(i["fieldRef"]["fieldPath"]).encode() for i in items}
                     modes = {i["path"]: i.get("mode") for i in items}
                 case "configMap" | "secret":
                     object_kind = CONFIG_MAP if kind == "configMap" else SECRET
                     name = given.get("name") or given["secretName"]
-                    found = contents(self.place, object_kind, name, bool(given.get("optional")))
+                    found = self.context.entries(object_kind, name, bool(given.get("optional")))
                     items = given.get("items") or [{"key": key, "path": key} for key in found]
                     missing = [i["key"] for i in items if i["key"] not in found]
                     if missing and not given.get("optional"):
-                        raise NotYetError(f"{object_kind.kind} {name} has no key {missing[0]}")
+                        raise NotReadyError(f"{object_kind.kind} {name} has no key {missing[0]}")
                     files = {i["path"]: found[i["key"]] for i in items if i["key"] in found}
                     modes = {i["path"]: i.get("mode") for i in items}
                 case _:
@@ -104,34 +104,32 @@ class Volumes:
                 write(folder / path, data, modes[path] or mode or 0o644)
 
     def _token(self, path: Path, source: Object) -> None:
-        spec = self.place.pod["spec"]
-        metadata = self.place.pod["metadata"]
+        metadata = self.context.pod["metadata"]
         seconds = source.get("expirationSeconds", _TOKEN_SECONDS)
         bound = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "uid": metadata["uid"]}
-        asked: Object = {"expirationSeconds": seconds, "boundObjectRef": bound}
+        spec: Object = {"expirationSeconds": seconds, "boundObjectRef": bound}
         if source.get("audience"):
-            asked["audiences"] = [source["audience"]]
-        account = SERVICE_ACCOUNT.path(metadata["namespace"], spec.get("serviceAccountName", "default"), "token")
-        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": asked}
-        answer = self.place.api.request("POST", account, request)
+            spec["audiences"] = [source["audience"]]
+        account = SERVICE_ACCOUNT.path(metadata["namespace"], self.context.service_account, "token")
+        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+        answer = self.context.api.request("POST", account, request)
         write(path, answer["status"]["token"].encode(), 0o644)
         self.tokens.append(Token(path, source, time.time() + 0.8 * seconds))
 
     def _claimed(self, source: Object) -> Volume:
-        namespace, name = self.place.pod["metadata"]["namespace"], source["claimName"]
-        claim = self.place.api.find(PERSISTENT_VOLUME_CLAIM, namespace, name)
+        namespace, name = self.context.pod["metadata"]["namespace"], source["claimName"]
+        claim = self.context.api.find(PERSISTENT_VOLUME_CLAIM, namespace, name)
         if claim is None or claim.get("status", {}).get("phase") != "Bound":
-            raise NotYetError(f"the claim {name} is not bound")
-        volume = self.place.api.get(PERSISTENT_VOLUME, "", claim["spec"]["volumeName"])
-        folder = self.shared / file_system(volume)
+            raise NotReadyError(f"PersistentVolumeClaim {name} is not bound")
+        volume = self.context.api.get(PERSISTENT_VOLUME, "", claim["spec"]["volumeName"])
+        folder = self.shared / file_system_folder(volume)
         folder.mkdir(parents=True, exist_ok=True)
         return Volume(folder, bool(source.get("readOnly")))
 
     def iam_role(self) -> tuple[dict[str, str], Volume | None]:
-        """What EKS adds to a pod whose service account has an IAM role: the role, and a token to take it with."""
-        metadata, spec = self.place.pod["metadata"], self.place.pod["spec"]
-        name = spec.get("serviceAccountName", "default")
-        account = self.place.api.find(SERVICE_ACCOUNT, metadata["namespace"], name) or {"metadata": {}}
+        """What EKS adds to a pod if its service account has an IAM role: two variables and a token."""
+        namespace = self.context.pod["metadata"]["namespace"]
+        account = self.context.api.find(SERVICE_ACCOUNT, namespace, self.context.service_account) or {"metadata": {}}
         role = account["metadata"].get("annotations", {}).get(IAM_ROLE)
         if not role:
             return {}, None
@@ -141,22 +139,23 @@ class Volumes:
         return env, Volume(folder, True)
 
 
-def file_system(volume: Object) -> str:
-    """The folder that stands for a persistent volume: the EFS id that it names, and the path in it."""
+def file_system_folder(volume: Object) -> str:
+    """The folder of a persistent volume: its EFS id and the path in the file system."""
     spec = volume["spec"]
     if "nfs" in spec:
         server, path = spec["nfs"]["server"], spec["nfs"].get("path", "/")
     elif spec.get("csi", {}).get("driver") == "efs.csi.aws.com":
         server, _, path = spec["csi"]["volumeHandle"].replace("::", ":").partition(":")
     else:
-        raise UnsupportedError(f"persistent volume {volume['metadata']['name']}: only nfs and EFS by csi are supported")
+        name = volume["metadata"]["name"]
+        raise UnsupportedError(f"PersistentVolume {name}: only nfs and the EFS CSI driver are supported")
     found = re.match(r"fs-[0-9a-f]+", server)
     parts = [part for part in re.split(r"[/:]+", path) if part not in ("", ".", "..")]
     return "/".join([found[0] if found else server, *parts])
 
 
 def write(path: Path, data: bytes, mode: int) -> None:
-    """Write a file so that a reader sees the old or the new one."""
+    """Replace the file in one step, so that no reader sees half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.new")
     draft.write_bytes(data)
@@ -164,8 +163,8 @@ def write(path: Path, data: bytes, mode: int) -> None:
     draft.replace(path)
 
 
-def hosts_file(place: Place, hostname: str) -> bytes:
-    """/etc/hosts as a kubelet writes it: a pod can resolve its own name."""
-    lines = ["127.0.0.1 localhost", f"{place.pod_ip} {hostname}"]
-    lines += [f"{alias['ip']} {' '.join(alias['hostnames'])}" for alias in place.pod["spec"].get("hostAliases") or []]
+def hosts_file(context: PodContext) -> bytes:
+    """/etc/hosts as a kubelet writes it, so that a pod can resolve its own name."""
+    lines = ["127.0.0.1 localhost", f"{context.pod_ip} {context.hostname}"]
+    lines += [f"{alias['ip']} {' '.join(alias['hostnames'])}" for alias in context.pod["spec"].get("hostAliases") or []]
     return ("\n".join(lines) + "\n").encode()

@@ -1,4 +1,4 @@
-"""What `kubectl logs` asks a node for: the logs of its containers, over TLS."""
+"""The server that `kubectl logs` reads from: the logs of a node's containers, over TLS."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 from sandbox.cluster.api import load_pair
-from sandbox.node.pod import Machine
-from sandbox.node.run import watched
+from sandbox.node.container_run import has_watcher
+from sandbox.node.pod_runner import Machine
 
 
 def serve_logs(machine: Machine, address: str) -> ThreadingHTTPServer:
-    """Serve on a free port of the address, with the only certificate at hand; the API server does not verify it."""
+    """Serve on a free port of the address, with the client certificate: the API server does not verify it."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -24,28 +24,28 @@ def serve_logs(machine: Machine, address: str) -> ThreadingHTTPServer:
             if len(parts) != 4 or parts[0] != "containerLogs":
                 self.send_error(404)
                 return
-            runs = sorted(_folder(machine, *parts[1:]).glob("*.log"), key=lambda log: int(log.stem))
-            runs = runs[:-1] if query.get("previous") == ["true"] else runs
-            if not runs:
-                self.send_error(404, "no log is kept of that container")
+            logs = sorted(_log_folder(machine, *parts[1:]).glob("*.log"), key=lambda log: int(log.stem))
+            logs = logs[:-1] if query.get("previous") == ["true"] else logs
+            if not logs:
+                self.send_error(404, "this container has no log")
                 return
             self.send_response(200)
             self.send_header("Content-Type", "text/plain")
             self.end_headers()
-            self._send(runs[-1], int(query.get("tailLines", ["-1"])[0]), query.get("follow") == ["true"])
+            self._send(logs[-1], int(query.get("tailLines", ["-1"])[0]), query.get("follow") == ["true"])
 
         def _send(self, log: Path, lines: int, follow: bool) -> None:
             with log.open("rb") as file:
                 data = file.read()
                 self.wfile.write(data if lines < 0 else b"".join(data.splitlines(True)[-lines:] if lines else []))
-                while follow and _is_written(machine, log):
+                while follow and _is_running(machine, log):
                     self.wfile.flush()
                     time.sleep(0.2)
                     self.wfile.write(file.read())
                 self.wfile.write(file.read())
 
         def log_message(self, *_: object) -> None:
-            """Each request is no news."""
+            """Do not log requests."""
 
     server = ThreadingHTTPServer((address, 0), Handler)
     pair = machine.api.client_certificate()
@@ -57,13 +57,15 @@ def serve_logs(machine: Machine, address: str) -> ThreadingHTTPServer:
     return server
 
 
-def _folder(machine: Machine, namespace: str, pod: str, container: str) -> Path:
-    found = sorted(machine.log_folder(namespace, pod, "x").parent.glob(f"{namespace}_{pod}_*/{container}"))
-    return max(found, key=lambda folder: folder.stat().st_mtime, default=Path("/nonexistent"))
+def _log_folder(machine: Machine, namespace: str, pod: str, container: str) -> Path:
+    """The logs of the newest pod with this name; the uid, which is the end of the folder's name, is not known."""
+    found = machine.log_folder(namespace, pod, "*")
+    folders = found.parent.glob(f"{found.name}/{container}")
+    return max(folders, key=lambda folder: folder.stat().st_mtime, default=Path("/nonexistent"))
 
 
-def _is_written(machine: Machine, log: Path) -> bool:
-    """Whether the run that writes this log still runs."""
+def _is_running(machine: Machine, log: Path) -> bool:
+    """Whether the container run that writes this log still runs."""
     uid = log.parent.parent.name.rpartition("_")[2]
     run = machine.pods / uid / "containers" / log.parent.name / log.stem
-    return run.exists() and watched(run)
+    return run.exists() and has_watcher(run)

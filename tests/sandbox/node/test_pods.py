@@ -1,8 +1,10 @@
-"""Pods as processes of this machine, on a real API server."""
+"""Pods run as processes of this machine, with a real API server."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import shlex
 import shutil
 import signal
@@ -24,25 +26,28 @@ from sandbox.cluster.api import (
     Api,
     Object,
 )
-from sandbox.cluster.control_plane import ControlPlane, Node
+from sandbox.cluster.control_plane import ControlPlane, WorkerNode
+from sandbox.processes import free_ports
 from tests.sandbox.cluster_helpers import JOB, NodeProcess, eventually, job
 
-SLEEP = "trap 'echo asked; exit 0' TERM; echo up; while :; do sleep 0.05; done"
+SLEEP = "trap 'echo stopping; exit 0' TERM; echo up; while :; do sleep 0.05; done"
+# A command line that no other process of this machine has.
+SLEEP_OF_THIS_RUN = f"sleep {random.randrange(10**6, 10**9)}"
 
 
 def pod(name: str, script: str, **container: object) -> Object:
-    """A pod with one container that runs a line of shell."""
+    """A pod with one container that runs a shell script."""
     main = {"name": "main", "image": "busybox", "command": ["sh", "-c", script]} | container
     spec = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 5, "containers": [main]}
     return {"metadata": {"name": name}, "spec": spec}
 
 
-def make(api: Api, namespace: str, manifest: Object) -> Object:
+def create(api: Api, namespace: str, manifest: Object) -> Object:
     return api.request("POST", POD.path(namespace), manifest)
 
 
-def phase(api: Api, namespace: str, name: str, *wanted: str) -> Object:
-    """The pod, once it is in one of these phases."""
+def wait_for_phase(api: Api, namespace: str, name: str, *wanted: str) -> Object:
+    """The pod, as soon as it is in one of these phases."""
 
     def look() -> Object | None:
         found = api.get(POD, namespace, name)
@@ -52,16 +57,16 @@ def phase(api: Api, namespace: str, name: str, *wanted: str) -> Object:
 
 
 def finish(api: Api, node: NodeProcess, namespace: str, manifest: Object) -> tuple[Object, str]:
-    """Run a pod to its end; it and its log."""
-    make(api, namespace, manifest)
-    ended = phase(api, namespace, manifest["metadata"]["name"], "Succeeded", "Failed")
+    """Run a pod to its end; returns the pod and its log."""
+    create(api, namespace, manifest)
+    ended = wait_for_phase(api, namespace, manifest["metadata"]["name"], "Succeeded", "Failed")
     return ended, node.log(ended, "main")
 
 
 def started(api: Api, node: NodeProcess, namespace: str, manifest: Object) -> Object:
-    """A pod whose process has said that it is up."""
-    make(api, namespace, manifest)
-    running = phase(api, namespace, manifest["metadata"]["name"], "Running")
+    """Start a pod whose script prints `up`, and wait for that."""
+    create(api, namespace, manifest)
+    running = wait_for_phase(api, namespace, manifest["metadata"]["name"], "Running")
     eventually(lambda: "up" in node.log(running, "main"))
     return running
 
@@ -70,23 +75,35 @@ def pid(running: Object) -> int:
     return int(running["status"]["containerStatuses"][0]["containerID"].removeprefix("process://"))
 
 
-def ended(api: Api, namespace: str, name: str) -> Object:
-    """How the container of a pod ended."""
+def terminated(api: Api, namespace: str, name: str) -> Object:
+    """The final state of the pod's container."""
     status = api.get(POD, namespace, name)["status"]["containerStatuses"][0]
     return dict(status["state"]["terminated"])
 
 
-def lives(process: int) -> bool:
+def processes_with(text: str) -> list[int]:
+    """The processes that have this text in their command line."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if text in (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"):
+                found.append(int(folder.name))
+    return found
+
+
+def is_alive(process: int) -> bool:
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
 
 
-# What a container finds.
+# The environment of a container.
 
 
-def test_command_arguments_and_variables(api: Api, node: NodeProcess, namespace: str) -> None:
+def test_command_arguments_and_variables_are_resolved(
+    api: Api, node: NodeProcess, namespace: str, network: int
+) -> None:
     manifest = pod("vars", "", args=["$(GREETING), $(NAME)!", "$$(NAME)", "$(NOBODY)"])
     main = manifest["spec"]["containers"][0]
     main["command"] = [
@@ -106,7 +123,7 @@ def test_command_arguments_and_variables(api: Api, node: NodeProcess, namespace:
     done, log = finish(api, node, namespace, manifest)
     address = done["status"]["podIP"]
     where = done["spec"]["nodeName"]
-    assert address.startswith(f"127.64.{where.removeprefix('node-')}.")
+    assert address.startswith(f"127.{network}.{where.removeprefix('node-')}.")
     assert log.splitlines() == [
         "hello vars, vars!",
         "$(NAME)",
@@ -121,7 +138,7 @@ def test_command_arguments_and_variables(api: Api, node: NodeProcess, namespace:
     ]
 
 
-def test_nothing_of_this_machines_own_environment(
+def test_a_container_gets_no_variable_of_the_machine(
     api: Api, node: NodeProcess, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, log = finish(api, node, namespace, pod("env", "env; command -v python3"))
@@ -133,23 +150,25 @@ def test_nothing_of_this_machines_own_environment(
     assert f"HOME={Path.home()}" not in variables
 
 
-def test_service_account_and_the_way_to_the_api_server(api: Api, node: NodeProcess, namespace: str) -> None:
+def test_a_container_can_call_the_api_server_as_its_service_account(
+    api: Api, node: NodeProcess, namespace: str
+) -> None:
     script = """
 import json, os, ssl, urllib.request, pathlib
 here = pathlib.Path("/var/run/secrets/kubernetes.io/serviceaccount")
 url = f"https://{os.environ['KUBERNETES_SERVICE_HOST']}:{os.environ['KUBERNETES_SERVICE_PORT_HTTPS']}"
 body = json.dumps({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}).encode()
 headers = {"Authorization": "Bearer " + (here / "token").read_text(), "Content-Type": "application/json"}
-asked = urllib.request.Request(url + "/apis/authentication.k8s.io/v1/selfsubjectreviews", body, headers)
+request = urllib.request.Request(url + "/apis/authentication.k8s.io/v1/selfsubjectreviews", body, headers)
 trust = ssl.create_default_context(cafile=here / "ca.crt")
-user = json.load(urllib.request.urlopen(asked, context=trust))["status"]["userInfo"]
+user = json.load(urllib.request.urlopen(request, context=trust))["status"]["userInfo"]
 print(user["username"], user["extra"]["authentication.kubernetes.io/pod-name"], (here / "namespace").read_text())
 """
     _, log = finish(api, node, namespace, pod("who", "", command=["python3", "-c", script]))
     assert log.split() == [f"system:serviceaccount:{namespace}:default", "['who']", namespace]
 
 
-def test_an_iam_role_is_handed_out_as_eks_does(api: Api, node: NodeProcess, namespace: str) -> None:
+def test_a_pod_gets_the_iam_role_of_its_service_account(api: Api, node: NodeProcess, namespace: str) -> None:
     role = "arn:aws:iam::123456789012:role/export"
     metadata = {"name": "export", "annotations": {"eks.amazonaws.com/role-arn": role}}
     api.request("POST", SERVICE_ACCOUNT.path(namespace), {"metadata": metadata})
@@ -160,7 +179,7 @@ def test_an_iam_role_is_handed_out_as_eks_does(api: Api, node: NodeProcess, name
     assert '"aud":["sts.amazonaws.com"]' in log
 
 
-def test_a_container_is_root_with_the_capabilities_that_it_may_have(
+def test_a_container_is_root_with_the_capabilities_of_its_security_context(
     api: Api, node: NodeProcess, namespace: str
 ) -> None:
     script = "id -u; grep -E '^(CapBnd|CapEff|NoNewPrivs)' /proc/self/status"
@@ -171,7 +190,7 @@ def test_a_container_is_root_with_the_capabilities_that_it_may_have(
     assert log.splitlines()[-2:] == ["NoNewPrivs:\t0", "mounted"]
 
 
-def test_volumes_are_where_the_pod_wants_them(api: Api, node: NodeProcess, namespace: str) -> None:
+def test_volumes_are_mounted_at_their_paths(api: Api, node: NodeProcess, namespace: str) -> None:
     data = {"data": {"run.sh": "echo from the map", "deep.txt": "deep"}}
     api.request("POST", CONFIG_MAP.path(namespace), {"metadata": {"name": "scripts"}} | data)
     items = [{"key": "run.sh", "path": "run.sh", "mode": 0o755}, {"key": "deep.txt", "path": "sub/deep.txt"}]
@@ -199,7 +218,7 @@ def test_volumes_are_where_the_pod_wants_them(api: Api, node: NodeProcess, names
         assert not Path(folder).exists()
 
 
-def test_pods_share_the_file_system_that_the_volume_names(api: Api, node: NodeProcess, namespace: str) -> None:
+def test_pods_share_the_file_system_of_their_persistent_volume(api: Api, node: NodeProcess, namespace: str) -> None:
     spec: Object = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteMany"], "storageClassName": ""}
     spec |= {"nfs": {"server": "fs-0abc.efs.us-west-2.amazonaws.com", "path": "/"}}
     api.request("POST", PERSISTENT_VOLUME.path(), {"metadata": {"name": namespace}, "spec": spec})
@@ -208,20 +227,20 @@ def test_pods_share_the_file_system_that_the_volume_names(api: Api, node: NodePr
     for name, script in (("writer", "echo written > /efs/file"), ("reader", "cat /efs/file")):
         manifest = pod(name, script, volumeMounts=[{"name": "efs", "mountPath": "/efs"}])
         manifest["spec"]["volumes"] = [{"name": "efs", "persistentVolumeClaim": {"claimName": "efs"}}]
-        make(api, namespace, manifest)
+        create(api, namespace, manifest)
         if name == "writer":
             claim = {"metadata": {"name": "efs"}, "spec": wanted}
             api.request("POST", PERSISTENT_VOLUME_CLAIM.path(namespace), claim)
-        done = phase(api, namespace, name, "Succeeded", "Failed")
+        done = wait_for_phase(api, namespace, name, "Succeeded", "Failed")
     assert node.log(done, "main") == "written\n"
     assert (node.root / "volumes/fs-0abc/file").read_text() == "written\n"
     api.request("DELETE", PERSISTENT_VOLUME.path("", namespace))
 
 
-# How it starts and ends.
+# Start and end.
 
 
-def test_init_containers_run_in_order_and_a_failed_one_ends_the_pod(
+def test_init_containers_run_in_order_and_a_failed_one_fails_the_pod(
     api: Api, node: NodeProcess, namespace: str
 ) -> None:
     manifest = pod("order", "cat /w/log", volumeMounts=[{"name": "w", "mountPath": "/w"}])
@@ -239,8 +258,8 @@ def test_init_containers_run_in_order_and_a_failed_one_ends_the_pod(
     assert finish(api, node, namespace, manifest)[1] == "one\ntwo\n"
     manifest["metadata"]["name"] = "broken"
     manifest["spec"]["initContainers"][0]["command"] = ["sh", "-c", "exit 4"]
-    make(api, namespace, manifest)
-    status = phase(api, namespace, "broken", "Succeeded", "Failed")["status"]
+    create(api, namespace, manifest)
+    status = wait_for_phase(api, namespace, "broken", "Succeeded", "Failed")["status"]
     assert status["phase"] == "Failed"
     assert status["initContainerStatuses"][0]["state"]["terminated"]["exitCode"] == 4
     assert "waiting" in status["containerStatuses"][0]["state"]
@@ -255,34 +274,36 @@ def test_init_containers_run_in_order_and_a_failed_one_ends_the_pod(
         ("echo why > /dev/termination-log; exit 7", "FallbackToLogsOnError", 7, "Error", "why"),
     ],
 )
-def test_how_it_ended_is_told(
+def test_the_status_has_exit_code_reason_and_message(
     api: Api, node: NodeProcess, namespace: str, script: str, policy: str, code: int, reason: str, message: str | None
 ) -> None:
     manifest = pod("end", script, terminationMessagePolicy=policy)
     done, _ = finish(api, node, namespace, manifest)
-    told = ended(api, namespace, "end")
-    assert (told["exitCode"], told["reason"], (told.get("message") or "").strip() or None) == (code, reason, message)
+    state = terminated(api, namespace, "end")
+    assert (state["exitCode"], state["reason"], (state.get("message") or "").strip() or None) == (code, reason, message)
     assert done["status"]["phase"] == ("Failed" if code else "Succeeded")
 
 
-def test_a_command_that_is_not_there(api: Api, node: NodeProcess, namespace: str) -> None:
-    make(api, namespace, pod("absent", "", command=["no-such-command"]))
-    phase(api, namespace, "absent", "Failed")
-    told = ended(api, namespace, "absent")
-    assert (told["exitCode"], told["reason"]) == (128, "StartError")
-    assert "no-such-command" in told["message"]
+def test_a_missing_command_fails_the_pod(api: Api, node: NodeProcess, namespace: str) -> None:
+    create(api, namespace, pod("absent", "", command=["no-such-command"]))
+    wait_for_phase(api, namespace, "absent", "Failed")
+    state = terminated(api, namespace, "absent")
+    assert (state["exitCode"], state["reason"]) == (128, "StartError")
+    assert "no-such-command" in state["message"]
 
 
-def test_what_it_cannot_do_is_said_not_skipped(api: Api, node: NodeProcess, namespace: str) -> None:
+def test_a_pod_that_needs_an_unsupported_feature_waits_and_names_it(
+    api: Api, node: NodeProcess, namespace: str
+) -> None:
     manifest = pod("host", "true")
     manifest["spec"]["volumes"] = [{"name": "host", "hostPath": {"path": "/"}}]
-    make(api, namespace, manifest)
-    make(api, namespace, pod("lifecycle", "true", lifecycle={"preStop": {"sleep": {"seconds": 1}}}))
-    make(api, namespace, pod("nobody", "true", securityContext={"runAsUser": 65534}))
-    make(api, namespace, pod("adds", "true", securityContext={"capabilities": {"drop": ["ALL"], "add": ["CHOWN"]}}))
+    create(api, namespace, manifest)
+    create(api, namespace, pod("lifecycle", "true", lifecycle={"preStop": {"sleep": {"seconds": 1}}}))
+    create(api, namespace, pod("nobody", "true", securityContext={"runAsUser": 65534}))
+    create(api, namespace, pod("adds", "true", securityContext={"capabilities": {"drop": ["ALL"], "add": ["CHOWN"]}}))
     nothing = pod("nothing", "")
     del nothing["spec"]["containers"][0]["command"]
-    make(api, namespace, nothing)
+    create(api, namespace, nothing)
 
     def waiting(name: str) -> str:
         statuses = api.get(POD, namespace, name)["status"].get("containerStatuses")
@@ -290,27 +311,27 @@ def test_what_it_cannot_do_is_said_not_skipped(api: Api, node: NodeProcess, name
 
     eventually(lambda: "hostPath is not supported" in waiting("host"))
     eventually(lambda: "lifecycle is not supported" in waiting("lifecycle"))
-    eventually(lambda: "securityContext's runAsUser is not supported" in waiting("nobody"))
+    eventually(lambda: "securityContext: runAsUser is not supported" in waiting("nobody"))
     eventually(lambda: "capabilities other than drop: [ALL] is not supported" in waiting("adds"))
-    eventually(lambda: "give a command" in waiting("nothing"))
+    eventually(lambda: "set `command`" in waiting("nothing"))
 
 
-def test_what_is_not_there_yet_is_waited_for(api: Api, node: NodeProcess, namespace: str) -> None:
+def test_a_pod_waits_for_a_missing_config_map(api: Api, node: NodeProcess, namespace: str) -> None:
     manifest = pod("patient", "echo $A")
     source = {"configMapKeyRef": {"name": "late", "key": "a"}}
     manifest["spec"]["containers"][0]["env"] = [{"name": "A", "valueFrom": source}]
-    make(api, namespace, manifest)
+    create(api, namespace, manifest)
 
-    def told() -> bool:
+    def names_the_missing_map() -> bool:
         statuses = api.get(POD, namespace, "patient")["status"].get("containerStatuses")
-        return bool(statuses) and "late is not there" in statuses[0]["state"]["waiting"].get("message", "")
+        return bool(statuses) and "ConfigMap late does not exist" in statuses[0]["state"]["waiting"].get("message", "")
 
-    eventually(told)
+    eventually(names_the_missing_map)
     api.request("POST", CONFIG_MAP.path(namespace), {"metadata": {"name": "late"}, "data": {"a": "here"}})
-    assert node.log(phase(api, namespace, "patient", "Succeeded"), "main") == "here\n"
+    assert node.log(wait_for_phase(api, namespace, "patient", "Succeeded"), "main") == "here\n"
 
 
-def test_a_container_is_run_again_when_its_policy_says_so(api: Api, node: NodeProcess, namespace: str) -> None:
+def test_the_restart_policy_runs_a_failed_container_again(api: Api, node: NodeProcess, namespace: str) -> None:
     manifest = pod("again", "test -e /w/x || { touch /w/x; exit 1; }", volumeMounts=[{"name": "w", "mountPath": "/w"}])
     manifest["spec"] |= {"restartPolicy": "OnFailure", "volumes": [{"name": "w", "emptyDir": {}}]}
     done, _ = finish(api, node, namespace, manifest)
@@ -320,7 +341,7 @@ def test_a_container_is_run_again_when_its_policy_says_so(api: Api, node: NodePr
     assert done["status"]["phase"] == "Succeeded"
 
 
-def test_deleting_the_pod_asks_the_process_then_kills_it(api: Api, node: NodeProcess, namespace: str) -> None:
+def test_deleting_a_pod_sends_sigterm_and_then_sigkill(api: Api, node: NodeProcess, namespace: str) -> None:
     polite = started(api, node, namespace, pod("polite", SLEEP))
     deaf = pod("deaf", "trap '' TERM; echo up; sleep 60")
     deaf["spec"]["terminationGracePeriodSeconds"] = 1
@@ -329,21 +350,20 @@ def test_deleting_the_pod_asks_the_process_then_kills_it(api: Api, node: NodePro
         api.request("DELETE", POD.path(namespace, name))
     for each in (polite, stubborn):
         eventually(lambda each=each: api.find(POD, namespace, each["metadata"]["name"]) is None)  # type: ignore[misc]
-        assert not lives(pid(each))
-    assert node.log(polite, "main") == "up\nasked\n"
+        assert not is_alive(pid(each))
+    assert node.log(polite, "main") == "up\nstopping\n"
 
 
-def test_killing_the_process_fails_the_pod_and_takes_its_children(api: Api, node: NodeProcess, namespace: str) -> None:
-    running = started(api, node, namespace, pod("victim", "sleep 4321 & echo up; wait"))
+def test_killing_the_process_fails_the_pod_and_kills_its_children(api: Api, node: NodeProcess, namespace: str) -> None:
+    running = started(api, node, namespace, pod("victim", f"{SLEEP_OF_THIS_RUN} & echo up; wait"))
     os.kill(pid(running), signal.SIGKILL)
-    assert phase(api, namespace, "victim", "Succeeded", "Failed")["status"]["phase"] == "Failed"
-    told = ended(api, namespace, "victim")
-    assert (told["exitCode"], told["signal"]) == (137, 9)
-    found = subprocess.run(["pgrep", "-f", "sleep 4321"], capture_output=True, check=False)
-    assert found.stdout == b""
+    assert wait_for_phase(api, namespace, "victim", "Succeeded", "Failed")["status"]["phase"] == "Failed"
+    state = terminated(api, namespace, "victim")
+    assert (state["exitCode"], state["signal"]) == (137, 9)
+    assert processes_with(SLEEP_OF_THIS_RUN) == []
 
 
-def test_a_job_that_takes_too_long_is_ended_by_its_controller(api: Api, node: NodeProcess, namespace: str) -> None:
+def test_the_job_controller_ends_a_job_after_its_deadline(api: Api, node: NodeProcess, namespace: str) -> None:
     api.request("POST", JOB.path(namespace), job("slow", namespace, "sleep 60", activeDeadlineSeconds=1))
 
     def failed() -> list[str]:
@@ -354,7 +374,7 @@ def test_a_job_that_takes_too_long_is_ended_by_its_controller(api: Api, node: No
     eventually(lambda: api.list(POD, namespace) == [])
 
 
-def test_three_pods_of_an_indexed_job_reach_each_other(api: Api, node: NodeProcess, namespace: str) -> None:
+def test_the_pods_of_an_indexed_job_reach_each_other(api: Api, node: NodeProcess, namespace: str) -> None:
     script = """
 import os, socket, time
 index = int(os.environ["JOB_COMPLETION_INDEX"])
@@ -380,15 +400,16 @@ print(server.accept()[0].recv(9).decode())
     api.request("POST", JOB.path(namespace), manifest)
     eventually(lambda: api.get(JOB, namespace, "three").get("status", {}).get("succeeded") == 3)
     pods = api.list(POD, namespace)
-    said = {p["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"]: node.log(p, "main") for p in pods}
-    assert said == {"0": "2\n", "1": "0\n", "2": "1\n"}
+    logs = {p["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"]: node.log(p, "main") for p in pods}
+    assert logs == {"0": "2\n", "1": "0\n", "2": "1\n"}
     assert len({p["status"]["podIP"] for p in pods}) == 3
     assert sorted(path.name for path in (node.root / "volumes/fs-0def/fsap-0123").iterdir()) == ["0", "1", "2"]
     api.request("DELETE", PERSISTENT_VOLUME.path("", namespace))
 
 
 SERVERS = """
-import socket
+import socket, subprocess, sys
+port, other_port = int(sys.argv[1]), int(sys.argv[2])
 v4, v6, stream, datagram = socket.AF_INET, socket.AF_INET6, socket.SOCK_STREAM, socket.SOCK_DGRAM
 def bound(family, kind, *address, only=0):
     server = socket.socket(family, kind)
@@ -401,10 +422,10 @@ def bound(family, kind, *address, only=0):
     held.append(server)
     return server.getsockname()[0]
 held = []
-print(bound(v4, stream, "", 7000), bound(v6, stream, "::", 7001), bound(v6, stream, "::", 0, only=1), bound(v4, stream))
-print(bound(v4, datagram, "", 7000), bound(v4, datagram, "", 0), bound(v4, stream, "127.0.0.1", 0))
-import subprocess, sys
-print(subprocess.run([sys.executable, "-c", "import socket; socket.socket().bind(('', 7000))"], capture_output=True)
+print(bound(v4, stream, "", port), bound(v6, stream, "::", other_port))
+print(bound(v6, stream, "::", 0, only=1), bound(v4, stream))
+print(bound(v4, datagram, "", port), bound(v4, datagram, "", 0), bound(v4, stream, "127.0.0.1", 0))
+print(subprocess.run([sys.executable, "-c", f"import socket; socket.socket().bind(('', {port}))"], capture_output=True)
     .stderr.decode().splitlines()[-1])
 print("up")
 while True:
@@ -412,34 +433,39 @@ while True:
 """
 
 
-def test_servers_on_every_address_get_the_pods(api: Api, node: NodeProcess, namespace: str) -> None:
-    told = {}
+def test_a_server_on_all_addresses_gets_only_the_pods_address(api: Api, node: NodeProcess, namespace: str) -> None:
+    port, other_port = free_ports(2)
+    logs = {}
     for name in ("one", "two"):
-        # The same port twice: a pod's servers are its own.
-        running = started(api, node, namespace, pod(name, "", command=[sys.executable, "-u", "-c", SERVERS]))
-        told[running["status"]["podIP"]] = node.log(running, "main").splitlines()[:3]
-    assert len(told) == 2
-    for address, said in told.items():
-        assert said == [
-            f"{address} ::ffff:{address} ::1 {address}",
-            # A client's datagrams go out of any address, and who names one gets it.
+        # Both pods use the same port.
+        script = [sys.executable, "-u", "-c", SERVERS, str(port), str(other_port)]
+        running = started(api, node, namespace, pod(name, "", command=script))
+        logs[running["status"]["podIP"]] = node.log(running, "main").splitlines()[:4]
+    assert len(logs) == 2
+    for address, lines in logs.items():
+        assert lines == [
+            f"{address} ::ffff:{address}",
+            f"::1 {address}",
+            # UDP clients and servers with an explicit address stay as they are.
             f"{address} 0.0.0.0 127.0.0.1",
             "OSError: [Errno 98] Address already in use",
         ]
-        with socket.create_connection((address, 7000), 5) as client:
+        with socket.create_connection((address, port), 5) as client:
             assert client.recv(10) == b"here"
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", 7000), 5)
+        socket.create_connection(("127.0.0.1", port), 5)
 
 
-def test_a_node_that_joins_runs_pods_at_once(api: Api, node: NodeProcess, namespace: str) -> None:
+def test_a_new_node_runs_pods_that_are_already_bound_to_it(
+    api: Api, node: NodeProcess, namespace: str, network: int
+) -> None:
     manifest = pod("early", "echo here")
     manifest["spec"]["nodeName"] = "node-9"
-    make(api, namespace, manifest)
-    api.request("POST", NODE.path(), Node(9, "us-west-2a", "c5.xlarge").manifest())
+    create(api, namespace, manifest)
+    api.request("POST", NODE.path(), WorkerNode(9, "us-west-2a", "c5.xlarge", network).manifest())
     try:
-        done = phase(api, namespace, "early", "Succeeded")
-        assert done["status"]["podIP"] == "127.64.9.1"
+        done = wait_for_phase(api, namespace, "early", "Succeeded")
+        assert done["status"]["podIP"] == f"127.{network}.9.1"
     finally:
         api.request("DELETE", NODE.path("", "node-9"))
 
@@ -448,12 +474,12 @@ def test_kubectl_logs(cluster: ControlPlane, api: Api, node: NodeProcess, namesp
     started(api, node, namespace, pod("talker", "echo up; echo two; sleep 60"))
     command = [str(build.control_plane() / "kubectl"), "--kubeconfig", str(cluster.kubeconfig), "-n", namespace, "logs"]
 
-    def said(*arguments: str) -> str:
+    def output(*arguments: str) -> str:
         done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=20, check=False)
         return done.stdout or done.stderr
 
-    assert said("talker") == "up\ntwo\n"
-    assert said("talker", "--tail=1") == "two\n"
+    assert output("talker") == "up\ntwo\n"
+    assert output("talker", "--tail=1") == "two\n"
     follower = subprocess.Popen([*command, "-f", "talker"], stdout=subprocess.PIPE, text=True)
     assert follower.stdout
     assert follower.stdout.readline() == "up\n"
@@ -462,10 +488,10 @@ def test_kubectl_logs(cluster: ControlPlane, api: Api, node: NodeProcess, namesp
     assert follower.wait(20) == 0
 
 
-# When the node itself comes and goes.
+# Stop and start of the node process.
 
 
-def test_a_killed_node_comes_back_to_its_containers(api: Api, node: NodeProcess, namespace: str) -> None:
+def test_a_node_process_that_was_killed_finds_its_containers_again(api: Api, node: NodeProcess, namespace: str) -> None:
     manifest = pod(
         "kept", "echo up; until test -e /w/go; do sleep 0.05; done", volumeMounts=[{"name": "w", "mountPath": "/w"}]
     )
@@ -475,51 +501,51 @@ def test_a_killed_node_comes_back_to_its_containers(api: Api, node: NodeProcess,
     gone = started(api, node, namespace, pod("gone", SLEEP))
     node.end(kill=True)
     api.request("DELETE", POD.path(namespace, "gone"), {"gracePeriodSeconds": 0})
-    eventually(lambda: not lives(pid(short)))
-    assert lives(pid(before))
-    assert lives(pid(gone))
+    eventually(lambda: not is_alive(pid(short)))
+    assert is_alive(pid(before))
+    assert is_alive(pid(gone))
     node.start()
-    assert phase(api, namespace, "short", "Succeeded", "Failed")["status"]["phase"] == "Failed"
-    assert ended(api, namespace, "short")["exitCode"] == 5
-    eventually(lambda: not lives(pid(gone)))
+    assert wait_for_phase(api, namespace, "short", "Succeeded", "Failed")["status"]["phase"] == "Failed"
+    assert terminated(api, namespace, "short")["exitCode"] == 5
+    eventually(lambda: not is_alive(pid(gone)))
     assert pid(api.get(POD, namespace, "kept")) == pid(before)
     assert api.get(POD, namespace, "kept")["status"]["podIP"] == before["status"]["podIP"]
     (node.root / "pods" / before["metadata"]["uid"] / "volumes/w/go").touch()
-    assert phase(api, namespace, "kept", "Succeeded", "Failed")["status"]["phase"] == "Succeeded"
+    assert wait_for_phase(api, namespace, "kept", "Succeeded", "Failed")["status"]["phase"] == "Succeeded"
 
 
-def test_a_pod_whose_records_are_lost_has_failed(api: Api, node: NodeProcess, namespace: str) -> None:
+def test_a_pod_whose_files_are_lost_fails(api: Api, node: NodeProcess, namespace: str) -> None:
     lost = started(api, node, namespace, pod("lost", SLEEP))
     node.end(kill=True)
     subprocess.run([sys.executable, "-m", "sandbox.node", "--root", str(node.root), "--clean"], check=True)
-    assert not lives(pid(lost))
+    assert not is_alive(pid(lost))
     shutil.rmtree(node.root / "pods" / lost["metadata"]["uid"])
     node.start()
-    phase(api, namespace, "lost", "Failed")
-    assert ended(api, namespace, "lost")["exitCode"] == 137
+    wait_for_phase(api, namespace, "lost", "Failed")
+    assert terminated(api, namespace, "lost")["exitCode"] == 137
 
 
-def test_a_stopped_node_leaves_no_process_and_no_mount(api: Api, node: NodeProcess, namespace: str) -> None:
+def test_a_stopped_node_process_leaves_no_process_and_no_mount(api: Api, node: NodeProcess, namespace: str) -> None:
     mounts = Path("/proc/self/mounts").read_text()
     polite = started(api, node, namespace, pod("polite", SLEEP))
-    started(api, node, namespace, pod("deaf", "echo up; sleep 8765 & wait"))
+    started(api, node, namespace, pod("deaf", f"echo up; {SLEEP_OF_THIS_RUN} & wait"))
     assert Path("/proc/self/mounts").read_text() == mounts
     node.end()
-    assert subprocess.run(["pgrep", "-f", "sleep 8765"], capture_output=True, check=False).stdout == b""
-    assert subprocess.run(["pgrep", "-f", str(node.root)], capture_output=True, check=False).stdout == b""
-    assert node.log(polite, "main") == "up\nasked\n"
+    assert processes_with(SLEEP_OF_THIS_RUN) == []
+    assert processes_with(str(node.root)) == []
+    assert node.log(polite, "main") == "up\nstopping\n"
     assert Path("/proc/self/mounts").read_text() == mounts
     node.start()
-    phase(api, namespace, "deaf", "Failed")
+    wait_for_phase(api, namespace, "deaf", "Failed")
 
 
 CHECK = [sys.executable, "-m", "sandbox.node", "--check"]
 NO_MOUNT_NAMESPACE = ["sh", "-c", f"echo 0 > /proc/sys/user/max_mnt_namespaces && exec {shlex.join(CHECK)}"]
-# A process can be listened to by one only.
-HELD_ALREADY = f"""
+# A process can have only one filter that asks another process.
+FILTER_INSTALLED = f"""
 import os
-from sandbox.node import network
-os.set_inheritable(network.hold(), True)
+from sandbox.node import bind_filter
+os.set_inheritable(bind_filter.install(), True)
 os.execv({CHECK[0]!r}, {CHECK!r})
 """
 
@@ -529,13 +555,16 @@ def test_pods_can_run_here() -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "why"),
-    [(NO_MOUNT_NAMESPACE, "(unshare: "), ([sys.executable, "-c", HELD_ALREADY], ": seccomp: Device or resource busy)")],
+    ("command", "reason"),
+    [
+        (NO_MOUNT_NAMESPACE, "(unshare: "),
+        ([sys.executable, "-c", FILTER_INSTALLED], ": seccomp: Device or resource busy)"),
+    ],
     ids=["no mount namespace", "no seccomp"],
 )
-def test_it_says_why_pods_cannot_run_here(command: list[str], why: str) -> None:
+def test_the_check_gives_the_reason_why_pods_cannot_run(command: list[str], reason: str) -> None:
     done = subprocess.run(["unshare", "-Ur", *command], capture_output=True, text=True, check=False, timeout=30)
     assert done.returncode == 1
     assert "this machine does not isolate them" in done.stderr
-    assert why in done.stderr
+    assert reason in done.stderr
     assert len(done.stderr.splitlines()) == 1
