@@ -28,6 +28,7 @@ from typing import Any
 
 import contract
 from checkpoints import Attempt, newest_pass, read_attempt, read_json, write_json
+from keep_report import ReportKeeper
 from pods import Gang, Pod, complete, describe_lost, describe_missing, holders
 from trainer_settings import LaunchError, Settings, read_settings, say
 from training import Training, adopt_orphans, copy_in, describe_status
@@ -42,6 +43,7 @@ class Launcher:
         self.settings = settings
         self.work = work
         self.gang = Gang(settings)
+        self.report_keeper = ReportKeeper(settings)
         self.terminated = False
         self.joined = 0
         self.copied = -1
@@ -137,6 +139,7 @@ class Launcher:
     def announce(self, attempt: Attempt) -> Attempt:
         """Tell every launcher."""
         write_json(self.settings.launchers / contract.ATTEMPT_FILE, asdict(attempt))
+        self.report_keeper.record(attempt)
         return attempt
 
     def report_path(self, trainer: int) -> Path:

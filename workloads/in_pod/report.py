@@ -10,6 +10,7 @@ import os
 import re
 import time
 import unicodedata
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Callable, Dict, Mapping, NamedTuple, Sequence
 
@@ -178,13 +179,20 @@ def with_checksums(checkpoint: Checkpoint, folder: Path) -> Checkpoint:
 
 def sha256(path: Path) -> str:
     """The file's checksum, empty if it cannot be read."""
-    digest = hashlib.sha256()
     try:
-        with path.open("rb") as stream:
-            for block in iter(lambda: stream.read(BLOCK), b""):
-                digest.update(block)
+        status = path.stat()
+        return _sha256(path, status.st_size, status.st_mtime_ns)
     except OSError:
         return ""
+
+
+@lru_cache(maxsize=1000)
+def _sha256(path: Path, size: int, changed: int) -> str:
+    """Size and time are there for the cache: a large file is read once."""
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        for block in iter(lambda: stream.read(BLOCK), b""):
+            digest.update(block)
     return digest.hexdigest()
 
 
@@ -540,7 +548,8 @@ def news(report: Report, known: set[str]) -> list[str]:
     for each in report.checkpoints[-MOST_POINTS:]:
         if each.name not in known:
             known.add(each.name)
-            lines.append(f"checkpoint {each.number + 1} of {report.planned} {json.dumps(each.numbers)}")
+            at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(each.written))
+            lines.append(f"checkpoint {each.number + 1} of {report.planned} {json.dumps(each.numbers)} written {at}")
     return lines
 
 

@@ -178,9 +178,11 @@ def test_pods_find_every_script_at_its_path(program: RunStack) -> None:
         "paddle-cluster-job": {
             "checkpoints.py",
             "contract.py",
+            "keep_report.py",
             "kubernetes_api.py",
             "launch.py",
             "pods.py",
+            "report.py",
             "trainer_settings.py",
             "training.py",
         },

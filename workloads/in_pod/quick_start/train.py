@@ -188,14 +188,16 @@ def main() -> None:
         if not leader:
             continue
         try:
-            save(output, number, weights, optimizer, {"loss": round(loss, 5), "accuracy": round(right, 5)})
+            speed = count / (time.monotonic() - begun)
+            numbers = {"loss": round(loss, 5), "accuracy": round(right, 5), "records per second": round(speed)}
+            save(output, number, weights, optimizer, numbers)
         except OSError as error:
             sys.exit(f"pass-{number:05d} cannot be written to {output}: {error}")
         now = time.monotonic()
         left = (now - started) / (number - first + 1) * (passes - number - 1)
         print(
             f"pass {number + 1}/{passes}: loss {loss:.4f}  accuracy {right:.4f}  "
-            f"{count / (now - begun):.0f} records/s  ETA {clock(left)}",
+            f"{speed:.0f} records/s  ETA {clock(left)}",
             flush=True,
         )
     total([0])  # nobody leaves before trainer 0 has written the last pass
