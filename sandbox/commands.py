@@ -206,11 +206,11 @@ def _lay_plugins(sandbox: Sandbox) -> None:
         return
     with step("looking for the published provider plugins") as shown:
         plugins = choice.choose(sandbox.engine.environment, os.environ)
-        stand_ins = [plugin.name for plugin in plugins if plugin.stand_in]
+        stand_ins = [plugin.name for plugin in plugins if plugin.emulated]
         shown.note(f"not to be had: stand-ins for {' and '.join(stand_ins)} are used" if stand_ins else "found")
-    choice.lay(plugins, home, sandbox.aws.python)
+    choice.install(plugins, home, sandbox.aws.python)
     if not shutil.which("pulumi-language-python"):
-        choice.lay_language_host(home, Path(sys.executable))
+        choice.install_language_host(home, Path(sys.executable))
 
 
 def _refresh(sandbox: Sandbox) -> None:

@@ -65,8 +65,8 @@ def aws_part(folder: Path, name: str) -> Iterator[AwsPart]:
     found = [] if shutil.which("pulumi") else [build.engine()]
     engine = Engine(folder, [*found, python.parent], name, folder / f"Pulumi.{name}.yaml")
     engine.select()
-    choice.lay(choice.choose(engine.environment, os.environ), folder / "home/.pulumi", python)
-    choice.lay_language_host(folder / "home/.pulumi", Path(sys.executable))
+    choice.install(choice.choose(engine.environment, os.environ), folder / "home/.pulumi", python)
+    choice.install_language_host(folder / "home/.pulumi", Path(sys.executable))
     # Read by the program, and asked for nothing.
     kubeconfig = {"clusters": [{"name": "none"}], "current-context": "none"}
     (folder / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))

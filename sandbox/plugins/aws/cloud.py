@@ -1,4 +1,4 @@
-"""AWS as the provider is told to reach it: settings, calls shaped by botocore's models, waits, tags."""
+"""The AWS API: provider settings, calls with parameters shaped by botocore's models, waits, tags."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 from botocore.parsers import ResponseParserError
 
 from sandbox.cloud.services import SERVICES
-from sandbox.plugins.aws.props import State, Unknown
+from sandbox.plugins.servicer import ProviderError
+from sandbox.plugins.wire import State, Unknown
 
 T = TypeVar("T")
 
@@ -37,13 +38,9 @@ FLAGS = frozenset(
 SETTINGS = FLAGS | {"accessKey", "defaultTags", "endpoints", "region", "secretKey", "token", "version"}
 
 
-class StandInError(Exception):
-    """Something a person has to put right, said in one line."""
-
-
 @dataclass(frozen=True)
 class Settings:
-    """The provider's configuration, checked."""
+    """The provider's configuration."""
 
     region: str
     access_key: str
@@ -55,27 +52,25 @@ class Settings:
 
 
 def read_settings(given: State) -> Settings:
-    """Check the provider's configuration as a whole; refuse what would be passed over in silence."""
+    """Check the provider's configuration; refuse settings that would be ignored."""
     values = {name: _parsed(value) for name, value in given.items() if value not in (None, "")}
     if unknown := sorted(values.keys() - SETTINGS):
-        raise StandInError(
-            f"aws:{unknown[0]} is not a setting that the stand-in knows; it has: {', '.join(sorted(SETTINGS))}"
+        raise ProviderError(
+            f"aws:{unknown[0]} is not supported by the emulated AWS provider; it accepts: {', '.join(sorted(SETTINGS))}"
         )
     for name in ("region", "accessKey", "secretKey", "endpoints"):
         if not values.get(name):
-            raise StandInError(f"aws:{name} is not set: the stand-in reads no AWS credentials or profiles of yours")
+            raise ProviderError(f"aws:{name} is not set; the emulated AWS provider does not read your AWS profiles")
     lists = values["endpoints"] if isinstance(values["endpoints"], list) else [values["endpoints"]]
     endpoints: dict[str, str] = {}
     for service, url in ((service, url) for each in lists for service, url in each.items()):
         if service not in SERVICES:
-            raise StandInError(
-                f"aws:endpoints has {service!r}, which the stand-in does not use: {', '.join(sorted(SERVICES))}"
-            )
+            raise ProviderError(f"aws:endpoints has {service!r}, which is not one of {', '.join(sorted(SERVICES))}")
         if service in endpoints:
-            raise StandInError(f"aws:endpoints has {service!r} twice")
+            raise ProviderError(f"aws:endpoints has {service!r} twice")
         if urlparse(url).hostname not in ("127.0.0.1", "localhost", "::1"):
-            raise StandInError(
-                f"aws:endpoints has {service}={url}: the stand-in talks to an emulator on this machine only"
+            raise ProviderError(
+                f"aws:endpoints has {service}={url}: the emulated AWS provider only connects to this machine"
             )
         endpoints[service] = url
     tags = (values.get("defaultTags") or {}).get("tags") or {}
@@ -91,7 +86,7 @@ def read_settings(given: State) -> Settings:
 
 
 def _parsed(value: Any) -> Any:
-    """The engine sends what is not a text as JSON within a text."""
+    """The engine sends values that are not texts as JSON in a text."""
     if isinstance(value, str) and (value[:1] in "[{" or value in ("true", "false")):
         return json.loads(value)
     return value
@@ -99,7 +94,7 @@ def _parsed(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Cloud:
-    """Calls to AWS in one region: `cloud("ec2:CreateVpc", want)`."""
+    """AWS in one region; `cloud("ec2:CreateVpc", want)` calls an action."""
 
     settings: Settings
     stopping: threading.Event = field(default_factory=threading.Event)
@@ -112,13 +107,13 @@ class Cloud:
         return self.settings.region
 
     def within(self, region: str | None) -> Cloud:
-        """The same cloud seen from another region."""
+        """The same account in another region."""
         return replace(self, settings=replace(self.settings, region=region)) if region else self
 
     def client(self, service: str) -> Any:
         if service not in self.settings.endpoints:
-            raise StandInError(
-                f"aws:endpoints has no {service!r}: the stand-in talks to an emulator on this machine only"
+            raise ProviderError(
+                f"aws:endpoints has no {service!r}: the emulated AWS provider only connects to this machine"
             )
         with self.lock:
             key = (service, self.region)
@@ -141,52 +136,52 @@ class Cloud:
                 )
             return self.clients[key]
 
-    def __call__(self, action: str, want: State | None = None, /, **parameters: Any) -> Any:
-        """Call an action named as IAM names it; members of `want` go where the service's model has a place for them."""
+    def __call__(self, action: str, want: Mapping[str, Any] | None = None, /, **parameters: Any) -> Any:
+        """Call an action by its IAM name. Members of `want` that the service's model knows become parameters."""
         service, operation = action.split(":")
         client = self.client(service)
         shape = client.meta.service_model.operation_model(operation).input_shape
         if want and shape:
             parameters = {**_shaped(shape, {k: v for k, v in want.items() if k != "tags"}), **parameters}
-        return self._told(action, lambda: getattr(client, xform_name(operation))(**parameters))
+        return self._report(action, lambda: getattr(client, xform_name(operation))(**parameters))
 
     def pages(self, action: str, key: str, /, **parameters: Any) -> Iterator[Any]:
         """Every item of a listing, all its pages."""
         service, operation = action.split(":")
         paginator = self.client(service).get_paginator(xform_name(operation))
         pages = iter(paginator.paginate(**parameters))
-        while (page := self._told(action, lambda: next(pages, None))) is not None:
+        while (page := self._report(action, lambda: next(pages, None))) is not None:
             yield from page.get(key, [])
 
-    def _told(self, action: str, call: Callable[[], T]) -> T:
+    def _report(self, action: str, call: Callable[[], T]) -> T:
         try:
             return call()
         except ParamValidationError as error:
-            raise StandInError(f"{action}: {' '.join(str(error).split())}") from error
+            raise ProviderError(f"{action}: {' '.join(str(error).split())}") from error
         except ResponseParserError as error:
-            raise StandInError(f"{action}: AWS answered what cannot be read; its log tells why") from error
+            raise ProviderError(f"{action}: the answer cannot be read; see the log of the emulated AWS") from error
         except BotoCoreError as error:
-            raise StandInError(f"{action}: AWS cannot be reached: {' '.join(str(error).split())}") from error
+            raise ProviderError(f"{action}: AWS cannot be reached: {' '.join(str(error).split())}") from error
 
     def until(self, done: Callable[[], T | None], what: str, seconds: float) -> T:
-        """Ask until there is an answer; stop at once when the engine says so."""
+        """Ask until there is an answer; stop when the engine cancels."""
         deadline, pause = time.monotonic() + seconds, 0.05
         while (answer := done()) is None:
             if self.stopping.wait(pause):
-                raise StandInError(f"stopped while waiting for {what}")
+                raise ProviderError(f"cancelled while waiting for {what}")
             if time.monotonic() > deadline:
-                raise StandInError(f"{what}: not so after {seconds:.0f} s")
+                raise ProviderError(f"timed out after {seconds:.0f} s while waiting for {what}")
             pause = min(pause * 2, 5)
         return answer
 
     def account(self) -> str:
-        """Asked once: most ARNs are made with it."""
+        """The account's ID, requested once."""
         if "account" not in self.facts:
             self.facts["account"] = str(self("sts:GetCallerIdentity")["Account"])
         return self.facts["account"]
 
     def partition(self) -> tuple[str, str]:
-        """The name of the region's partition, and the end of its services' names."""
+        """The region's partition and its DNS suffix."""
         name = str(_session().get_partition_for_region(self.region))
         suffix = _session().get_component("endpoint_resolver").get_partition_dns_suffix(name)
         return name, str(suffix)
@@ -201,11 +196,11 @@ def _session() -> Any:
 
 
 class GoneError(Exception):
-    """The thing is not there."""
+    """The resource does not exist."""
 
 
 def only(items: Iterable[Mapping[str, Any]]) -> Any:
-    """The one item asked for by its id; some listings answer nothing instead of an error."""
+    """The only item; some listings return nothing instead of an error."""
     for item in items:
         return item
     raise GoneError
@@ -216,7 +211,7 @@ def first(items: Iterable[Mapping[str, Any]] | None) -> Mapping[str, Any]:
 
 
 def gone(error: Exception) -> bool:
-    """Whether AWS says that the thing itself is not there."""
+    """Whether the error means that the resource does not exist."""
     if not isinstance(error, ClientError):
         return isinstance(error, GoneError)
     code = error.response["Error"]["Code"]
@@ -224,7 +219,7 @@ def gone(error: Exception) -> bool:
 
 
 def _shaped(shape: Any, value: Any) -> Any:
-    """Turn a property's value into what botocore's shape wants; a structure takes only the members it knows."""
+    """Convert a value to botocore's shape; members that a structure does not know are left out."""
     if shape.type_name == "structure":
         found = {name: value.get(plain_name(name)) for name in shape.members}
         return {
@@ -242,13 +237,13 @@ def _shaped(shape: Any, value: Any) -> Any:
 
 
 def plain_name(name: str) -> str:
-    """AWS's name of a member as the SDK writes it: VpcId -> vpcId, SSEAlgorithm -> sseAlgorithm, ID -> id."""
+    """The SDK's name of an AWS member: VpcId -> vpcId, SSEAlgorithm -> sseAlgorithm, ID -> id."""
     name = re.sub("ID$", "Id", name)
     return re.sub("^[A-Z]+(?=[A-Z][a-z]|$)|^[A-Z]", lambda found: found[0].lower(), name)
 
 
 def plain(value: Any) -> Any:
-    """An answer of AWS with the names and values that properties have."""
+    """An answer of AWS with the names and values of properties."""
     if isinstance(value, dict):
         return {plain_name(k): plain(v) for k, v in value.items() if k != "ResponseMetadata"}
     if isinstance(value, list):
@@ -262,5 +257,5 @@ def pairs(tags: Mapping[str, str], key: str = "Key", value: str = "Value") -> li
     return [{key: k, value: v} for k, v in sorted(tags.items())]
 
 
-def unpaired(tags: Iterable[Mapping[str, str]] | None, key: str = "Key", value: str = "Value") -> dict[str, str]:
+def unpaired(tags: Iterable[Mapping[str, str]] | None, key: str = "Key", value: str = "Value") -> dict[str, Any]:
     return {each[key]: each[value] for each in tags or () if not each[key].startswith("aws:")}

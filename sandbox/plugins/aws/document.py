@@ -1,51 +1,54 @@
-"""Writes docs/emulated-aws-provider.md from the table: `python -m sandbox.plugins.aws.document`."""
+"""Writes docs/emulated-aws-provider.md from the tables: `python -m sandbox.plugins.aws.document`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 from sandbox.cloud.services import SERVICES
+from sandbox.paths import CHECKOUT
+from sandbox.plugins.aws import provider
 from sandbox.plugins.aws.cloud import SETTINGS
 from sandbox.plugins.aws.invokes import INVOKES
 from sandbox.plugins.aws.props import REPLACES, REQUIRED, Prop
 from sandbox.plugins.aws.table import ROWS
 
-PAGE = Path(__file__).resolve().parents[3] / "docs/emulated-aws-provider.md"
+PAGE = CHECKOUT / provider.PAGE
 INTRODUCTION = """\
-# What stands in for AWS and its plugin
+# The emulated AWS and the emulated AWS provider
 
-The sandbox's AWS is moto's server on 127.0.0.1 (`sandbox/cloud/server.py`), with what moto lacks or answers otherwise
-than AWS put right at its start, a file a service, in `sandbox/cloud/patches/`. No cluster, node or disk is behind it.
+The AWS of the sandbox is the moto server on 127.0.0.1 (`sandbox/cloud/server.py`). The patches in
+`sandbox/cloud/patches/` (one file per service) add what moto lacks, and correct what it answers differently from AWS.
+There are no clusters, nodes or disks behind its answers.
 
-The sandbox runs the published `pulumi-resource-aws` where it can be had. Otherwise `sandbox/plugins/aws` answers the
-engine in its place, and says so. It knows the types below and refuses any other type, property, setting or function.
+The sandbox uses the official `pulumi-resource-aws` if it can find or download it. Otherwise it uses the emulated
+provider in `sandbox/plugins/aws`, and `make sandbox` says so. The emulated provider supports the types below. It
+rejects all other types, properties, settings and functions.
 
-What it does is done by the AWS API, and what it reports is read back from there: a creation or an update whose result
-AWS tells otherwise than asked is an error, and the engine remembers what exists all the same. It waits until a thing
-is ready or gone, and up to a minute for what still holds on to it. It reads no AWS profile and no environment, and
-talks to this machine only.
+It does everything through the AWS API, and it reads the result back. If AWS has stored other values than requested,
+the create or update fails, and the engine still stores what exists. It waits until a resource is ready or deleted. A
+delete is repeated for up to one minute while another resource still uses the deleted one. The provider does not read
+AWS profiles or AWS environment variables, and it only connects to this machine.
 
-Names, defaults, default tags, forced replacements and ids are those of the published plugin of this version. Names
-made from prefixes (`namePrefix`), policies given as objects instead of JSON, and the outputs named below are not there.
+Names, defaults, default tags, forced replacements and IDs are those of the official provider of the same version. Not
+supported: names from prefixes (`namePrefix`), policies given as objects instead of JSON, and the outputs listed below.
 
-This page is written by `python -m sandbox.plugins.aws.document` from the tables it tells of.
+`python -m sandbox.plugins.aws.document` writes this page from the tables in the code.
 """
 
 
 def page() -> str:
     lines = [INTRODUCTION, "## Types", ""]
     lines += [
-        "**Bold** is required, *italic* forces a replacement when changed; `region` does so wherever it is accepted.",
+        "Properties in **bold** are required. A change of one in *italics*, or of `region`, forces a replacement.",
         "",
     ]
-    lines += ["| type | accepted | outputs not given |", "|---|---|---|"]
+    lines += ["| type | inputs | outputs that are missing |", "|---|---|---|"]
     for token, row in sorted(ROWS.items()):
-        accepted = ", ".join(_told(row.inputs)) + (", region" if "region" in row.inputs else "")
-        lines.append(f"| {_short(token)} | {accepted} | {', '.join(row.withheld)} |")
-    lines += ["", "## Functions", "", "| function | accepted |", "|---|---|"]
+        inputs = ", ".join(_names(row.inputs)) + (", region" if "region" in row.inputs else "")
+        lines.append(f"| {_short(token)} | {inputs} | {', '.join(row.withheld)} |")
+    lines += ["", "## Functions", "", "| function | inputs |", "|---|---|"]
     for token, invoke in sorted(INVOKES.items()):
-        lines.append(f"| {_short(token)} | {', '.join(sorted(invoke.inputs)) or 'nothing'} |")
+        lines.append(f"| {_short(token)} | {', '.join(sorted(invoke.inputs)) or 'none'} |")
     lines += [
         "",
         "## Settings",
@@ -55,17 +58,17 @@ def page() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _told(props: Mapping[str, Prop]) -> Iterator[str]:
+def _names(props: Mapping[str, Prop]) -> Iterator[str]:
     for name, prop in props.items():
         if name == "region":
             continue
         mark = ("**" if REQUIRED in prop.how else "") + ("*" if REPLACES in prop.how else "")
         members = prop.item.members if prop.item else prop.members
-        yield f"{mark}{name}{mark}" + (f" ({', '.join(_told(members))})" if members else "")
+        yield f"{mark}{name}{mark}" + (f" ({', '.join(_names(members))})" if members else "")
 
 
 def _short(token: str) -> str:
-    """aws:eks/cluster:Cluster as a program writes it: eks.Cluster."""
+    """The name in a program: eks.Cluster for aws:eks/cluster:Cluster."""
     _, path, name = token.split(":")
     module = path.split("/")[0]
     return name if module == "index" else f"{module}.{name}"

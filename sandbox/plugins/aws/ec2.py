@@ -1,4 +1,4 @@
-"""EC2 and the VPC: network, addresses, security groups, launch templates, key pairs."""
+"""EC2: VPCs, addresses, security groups, launch templates and key pairs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
-from sandbox.plugins.aws.cloud import Cloud, GoneError, StandInError, first, only, pairs, plain, unpaired
+from sandbox.plugins.aws.cloud import Cloud, GoneError, first, only, pairs, plain, unpaired
 from sandbox.plugins.aws.props import (
     COMPUTED,
     LOCAL,
@@ -14,7 +14,6 @@ from sandbox.plugins.aws.props import (
     REQUIRED,
     Misuse,
     Prop,
-    State,
     block,
     blocks,
     flag,
@@ -24,24 +23,21 @@ from sandbox.plugins.aws.props import (
     text,
     texts,
 )
-from sandbox.plugins.aws.rows import REGION, TAGS, Autoname, Row, at_most_one, exactly_one, reaches
+from sandbox.plugins.aws.rows import REGION, TAGS, Autoname, Checked, Row, at_most_one, exactly_one, status, tag_changes
+from sandbox.plugins.servicer import ProviderError
+from sandbox.plugins.wire import State
 
 
-def _tagged(kind: str, want: State) -> list[dict[str, Any]]:
+def _tagged(kind: str, want: Checked) -> list[dict[str, Any]]:
     return [{"ResourceType": kind, "Tags": pairs(want["tagsAll"])}] if want.get("tagsAll") else []
 
 
-def _retag(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
-    if "tagsAll" not in changed:
-        return
-    if extra := [{"Key": key} for key in have.get("tagsAll", {}) if key not in want["tagsAll"]]:
-        cloud("ec2:DeleteTags", Resources=[identity], Tags=extra)
-    if want["tagsAll"]:
-        cloud("ec2:CreateTags", Resources=[identity], Tags=pairs(want["tagsAll"]))
-
-
-def _only_tags(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
-    _retag(cloud, identity, have, want, changed)
+def _retag(cloud: Cloud, identity: str, have: Checked, want: Checked, changed: frozenset[str]) -> None:
+    removed, tags = tag_changes(have, want, changed)
+    if removed:
+        cloud("ec2:DeleteTags", Resources=[identity], Tags=[{"Key": key} for key in removed])
+    if tags:
+        cloud("ec2:CreateTags", Resources=[identity], Tags=pairs(tags))
 
 
 def _arn(cloud: Cloud, kind: str, identity: str) -> str:
@@ -53,21 +49,21 @@ def _arn(cloud: Cloud, kind: str, identity: str) -> str:
 VPC_ATTRIBUTES = ("enableDnsSupport", "enableDnsHostnames", "enableNetworkAddressUsageMetrics")
 
 
-def _create_vpc(cloud: Cloud, want: State) -> str:
+def _create_vpc(cloud: Cloud, want: Checked) -> str:
     return str(cloud("ec2:CreateVpc", want, TagSpecifications=_tagged("vpc", want))["Vpc"]["VpcId"])
 
 
-def _read_vpc(cloud: Cloud, identity: str, before: State) -> State:
+def _read_vpc(cloud: Cloud, identity: str, before: Checked) -> State:
     vpc = only(cloud("ec2:DescribeVpcs", VpcIds=[identity])["Vpcs"])
-    state: State = plain(vpc) | {"tagsAll": unpaired(vpc.get("Tags")), "arn": _arn(cloud, "vpc", identity)}
+    state: Checked = plain(vpc) | {"tagsAll": unpaired(vpc.get("Tags")), "arn": _arn(cloud, "vpc", identity)}
     for name in VPC_ATTRIBUTES:
         upper = name[0].upper() + name[1:]
         answer = cloud("ec2:DescribeVpcAttribute", VpcId=identity, Attribute=name)
         state[name] = answer.get(upper, {}).get("Value", False)
-    mine = {"Name": "vpc-id", "Values": [identity]}
+    in_vpc = {"Name": "vpc-id", "Values": [identity]}
 
     def its(action: str, key: str, name: str, value: str) -> Mapping[str, Any]:
-        return first(cloud(action, Filters=[mine, {"Name": name, "Values": [value]}])[key])
+        return first(cloud(action, Filters=[in_vpc, {"Name": name, "Values": [value]}])[key])
 
     main = its("ec2:DescribeRouteTables", "RouteTables", "association.main", "true").get("RouteTableId")
     return state | {
@@ -81,7 +77,7 @@ def _read_vpc(cloud: Cloud, identity: str, before: State) -> State:
     }
 
 
-def _update_vpc(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
+def _update_vpc(cloud: Cloud, identity: str, have: Checked, want: Checked, changed: frozenset[str]) -> None:
     for name in VPC_ATTRIBUTES:
         if name in changed:
             upper = name[0].upper() + name[1:]
@@ -91,20 +87,20 @@ def _update_vpc(cloud: Cloud, identity: str, have: State, want: State, changed: 
     _retag(cloud, identity, have, want, changed)
 
 
-def _tenancy_forces(state: State, want: State) -> list[str]:
-    """AWS can turn a dedicated VPC into a default one, and not the other way."""
+def _tenancy_forces(state: Checked, want: Checked) -> list[str]:
+    """AWS changes a dedicated VPC to the default tenancy, but not the other way."""
     return ["instanceTenancy"] if want.get("instanceTenancy") == "dedicated" else []
 
 
 # Internet gateway
 
 
-def _create_gateway(cloud: Cloud, want: State) -> str:
+def _create_gateway(cloud: Cloud, want: Checked) -> str:
     answer = cloud("ec2:CreateInternetGateway", TagSpecifications=_tagged("internet-gateway", want))
     return str(answer["InternetGateway"]["InternetGatewayId"])
 
 
-def _read_gateway(cloud: Cloud, identity: str, before: State) -> State:
+def _read_gateway(cloud: Cloud, identity: str, before: Checked) -> State:
     gateway = only(cloud("ec2:DescribeInternetGateways", InternetGatewayIds=[identity])["InternetGateways"])
     attached = first(gateway.get("Attachments"))
     return {
@@ -120,7 +116,7 @@ def _detach(cloud: Cloud, identity: str) -> None:
         cloud("ec2:DetachInternetGateway", InternetGatewayId=identity, VpcId=vpc)
 
 
-def _update_gateway(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
+def _update_gateway(cloud: Cloud, identity: str, have: Checked, want: Checked, changed: frozenset[str]) -> None:
     if "vpcId" in changed:
         _detach(cloud, identity)
         if want.get("vpcId"):
@@ -128,7 +124,7 @@ def _update_gateway(cloud: Cloud, identity: str, have: State, want: State, chang
     _retag(cloud, identity, have, want, changed)
 
 
-def _delete_gateway(cloud: Cloud, identity: str, state: State) -> None:
+def _delete_gateway(cloud: Cloud, identity: str, state: Checked) -> None:
     _detach(cloud, identity)
     cloud("ec2:DeleteInternetGateway", InternetGatewayId=identity)
 
@@ -138,11 +134,11 @@ def _delete_gateway(cloud: Cloud, identity: str, state: State) -> None:
 SUBNET_FLAGS = ("mapPublicIpOnLaunch", "assignIpv6AddressOnCreation")
 
 
-def _create_subnet(cloud: Cloud, want: State) -> str:
+def _create_subnet(cloud: Cloud, want: Checked) -> str:
     return str(cloud("ec2:CreateSubnet", want, TagSpecifications=_tagged("subnet", want))["Subnet"]["SubnetId"])
 
 
-def _read_subnet(cloud: Cloud, identity: str, before: State) -> State:
+def _read_subnet(cloud: Cloud, identity: str, before: Checked) -> State:
     subnet = only(cloud("ec2:DescribeSubnets", SubnetIds=[identity])["Subnets"])
     answered = plain(subnet)
     return {
@@ -154,7 +150,7 @@ def _read_subnet(cloud: Cloud, identity: str, before: State) -> State:
     }
 
 
-def _update_subnet(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
+def _update_subnet(cloud: Cloud, identity: str, have: Checked, want: Checked, changed: frozenset[str]) -> None:
     for name in SUBNET_FLAGS:
         if name in changed:
             upper = name[0].upper() + name[1:]
@@ -165,7 +161,7 @@ def _update_subnet(cloud: Cloud, identity: str, have: State, want: State, change
 # Routes
 
 
-def _read_table(cloud: Cloud, identity: str, before: State) -> State:
+def _read_table(cloud: Cloud, identity: str, before: Checked) -> State:
     table = only(cloud("ec2:DescribeRouteTables", RouteTableIds=[identity])["RouteTables"])
     return {
         "arn": _arn(cloud, "route-table", identity),
@@ -187,71 +183,71 @@ def _read_table(cloud: Cloud, identity: str, before: State) -> State:
     }
 
 
-def _create_table(cloud: Cloud, want: State) -> str:
+def _create_table(cloud: Cloud, want: Checked) -> str:
     answer = cloud("ec2:CreateRouteTable", want, TagSpecifications=_tagged("route-table", want))
     return str(answer["RouteTable"]["RouteTableId"])
 
 
-def _create_route(cloud: Cloud, want: State) -> str:
+def _create_route(cloud: Cloud, want: Checked) -> str:
     cloud("ec2:CreateRoute", want)
     return _name_route(cloud, want)
 
 
-def _name_route(cloud: Cloud, state: State) -> str:
+def _name_route(cloud: Cloud, state: Checked) -> str:
     return f"r-{state['routeTableId']}{zlib.crc32(state['destinationCidrBlock'].encode())}"
 
 
-def _place_of_route(identity: str, state: State) -> tuple[str, str]:
-    """The table and destination of a route; to import one, its id is given as TABLE_DESTINATION."""
+def _place_of_route(identity: str, state: Checked) -> tuple[str, str]:
+    """The table and destination of a route; for an import its id has the form TABLE_DESTINATION."""
     if state.get("routeTableId"):
         return state["routeTableId"], state["destinationCidrBlock"]
     if "_" not in identity:
-        raise StandInError(f"a route is imported by ROUTETABLEID_DESTINATION, not {identity!r}")
+        raise ProviderError(f"the id of a route has the form ROUTETABLEID_DESTINATION, not {identity!r}")
     table, destination = identity.split("_", 1)
     return table, destination
 
 
-def _read_route(cloud: Cloud, identity: str, before: State) -> State:
+def _read_route(cloud: Cloud, identity: str, before: Checked) -> State:
     table, destination = _place_of_route(identity, before)
     routes = only(cloud("ec2:DescribeRouteTables", RouteTableIds=[table])["RouteTables"]).get("Routes", [])
     route = only(each for each in routes if each.get("DestinationCidrBlock") == destination)
     return {**plain(route), "routeTableId": table}
 
 
-def _update_route(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
+def _update_route(cloud: Cloud, identity: str, have: Checked, want: Checked, changed: frozenset[str]) -> None:
     cloud("ec2:ReplaceRoute", want)
 
 
-def _delete_route(cloud: Cloud, identity: str, state: State) -> None:
+def _delete_route(cloud: Cloud, identity: str, state: Checked) -> None:
     table, destination = _place_of_route(identity, state)
     cloud("ec2:DeleteRoute", RouteTableId=table, DestinationCidrBlock=destination)
 
 
-def _associate(cloud: Cloud, want: State) -> str:
+def _associate(cloud: Cloud, want: Checked) -> str:
     return str(cloud("ec2:AssociateRouteTable", want)["AssociationId"])
 
 
-def _read_association(cloud: Cloud, identity: str, before: State) -> State:
-    """Found by its subnet or gateway: another route table gives the association another id."""
+def _read_association(cloud: Cloud, identity: str, before: Checked) -> State:
+    """Find it by its subnet or gateway: its id changes when the route table is replaced."""
     target = before.get("subnetId") or before.get("gatewayId") or identity.split("/")[0]
     name = "association.gateway-id" if target.startswith("igw-") else "association.subnet-id"
     tables = cloud("ec2:DescribeRouteTables", Filters=[{"Name": name, "Values": [target]}])["RouteTables"]
     every = (each for table in tables for each in table.get("Associations", []))
-    found: State = plain(only(each for each in every if target in (each.get("SubnetId"), each.get("GatewayId"))))
+    found: Checked = plain(only(each for each in every if target in (each.get("SubnetId"), each.get("GatewayId"))))
     return found
 
 
-def _name_association(cloud: Cloud, state: State) -> str:
+def _name_association(cloud: Cloud, state: Checked) -> str:
     return str(_read_association(cloud, "", state)["routeTableAssociationId"])
 
 
-def _update_association(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
+def _update_association(cloud: Cloud, identity: str, have: Checked, want: Checked, changed: frozenset[str]) -> None:
     now = _read_association(cloud, identity, want)
     parameters = {"AssociationId": now["routeTableAssociationId"], "RouteTableId": want["routeTableId"]}
     cloud("ec2:ReplaceRouteTableAssociation", **parameters)
 
 
-def _delete_association(cloud: Cloud, identity: str, state: State) -> None:
+def _delete_association(cloud: Cloud, identity: str, state: Checked) -> None:
     now = _read_association(cloud, identity, state)
     cloud("ec2:DisassociateRouteTable", AssociationId=now["routeTableAssociationId"])
 
@@ -259,11 +255,11 @@ def _delete_association(cloud: Cloud, identity: str, state: State) -> None:
 # Addresses and NAT
 
 
-def _create_address(cloud: Cloud, want: State) -> str:
+def _create_address(cloud: Cloud, want: Checked) -> str:
     return str(cloud("ec2:AllocateAddress", want, TagSpecifications=_tagged("elastic-ip", want))["AllocationId"])
 
 
-def _read_address(cloud: Cloud, identity: str, before: State) -> State:
+def _read_address(cloud: Cloud, identity: str, before: Checked) -> State:
     address = only(cloud("ec2:DescribeAddresses", AllocationIds=[identity])["Addresses"])
     return {
         **plain(address),
@@ -277,12 +273,12 @@ def _read_address(cloud: Cloud, identity: str, before: State) -> State:
     }
 
 
-def _create_nat(cloud: Cloud, want: State) -> str:
+def _create_nat(cloud: Cloud, want: Checked) -> str:
     answer = cloud("ec2:CreateNatGateway", want, TagSpecifications=_tagged("natgateway", want))
     return str(answer["NatGateway"]["NatGatewayId"])
 
 
-def _read_nat(cloud: Cloud, identity: str, before: State) -> State:
+def _read_nat(cloud: Cloud, identity: str, before: Checked) -> State:
     nat = only(cloud("ec2:DescribeNatGateways", NatGatewayIds=[identity])["NatGateways"])
     if nat["State"] == "deleted":
         raise GoneError
@@ -302,16 +298,16 @@ def _read_nat(cloud: Cloud, identity: str, before: State) -> State:
 # VPC endpoint
 
 
-def _create_endpoint(cloud: Cloud, want: State) -> str:
+def _create_endpoint(cloud: Cloud, want: Checked) -> str:
     answer = cloud("ec2:CreateVpcEndpoint", want | _document(want), TagSpecifications=_tagged("vpc-endpoint", want))
     return str(answer["VpcEndpoint"]["VpcEndpointId"])
 
 
-def _document(want: State) -> State:
+def _document(want: Checked) -> State:
     return {"policyDocument": want["policy"]} if want.get("policy") else {}
 
 
-def _read_endpoint(cloud: Cloud, identity: str, before: State) -> State:
+def _read_endpoint(cloud: Cloud, identity: str, before: Checked) -> State:
     endpoint = only(cloud("ec2:DescribeVpcEndpoints", VpcEndpointIds=[identity])["VpcEndpoints"])
     if endpoint["State"] == "deleted":
         raise GoneError
@@ -337,7 +333,7 @@ def _read_endpoint(cloud: Cloud, identity: str, before: State) -> State:
     }
 
 
-def _update_endpoint(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
+def _update_endpoint(cloud: Cloud, identity: str, have: Checked, want: Checked, changed: frozenset[str]) -> None:
     parameters: dict[str, Any] = {}
     if "routeTableIds" in changed:
         has = set(have.get("routeTableIds") or [])
@@ -353,12 +349,12 @@ def _update_endpoint(cloud: Cloud, identity: str, have: State, want: State, chan
 # Security groups and their rules
 
 
-def _create_group(cloud: Cloud, want: State) -> str:
+def _create_group(cloud: Cloud, want: Checked) -> str:
     named = {"GroupName": want["name"], "TagSpecifications": _tagged("security-group", want)}
     return str(cloud("ec2:CreateSecurityGroup", want, **named)["GroupId"])
 
 
-def _read_group(cloud: Cloud, identity: str, before: State) -> State:
+def _read_group(cloud: Cloud, identity: str, before: Checked) -> State:
     group = only(cloud("ec2:DescribeSecurityGroups", GroupIds=[identity])["SecurityGroups"])
     return {
         "arn": _arn(cloud, "security-group", identity),
@@ -388,13 +384,13 @@ def _permission(rule: dict[str, Any], group: str) -> State:
 
 
 def _finish_group(cloud: Cloud, identity: str) -> None:
-    """A new group lets everything out: the published provider takes that rule away, and so does this one."""
+    """Revoke the default rule that allows all egress, as the official provider does."""
     group = only(cloud("ec2:DescribeSecurityGroups", GroupIds=[identity])["SecurityGroups"])
     if group.get("IpPermissionsEgress"):
         cloud("ec2:RevokeSecurityGroupEgress", GroupId=identity, IpPermissions=group["IpPermissionsEgress"])
 
 
-def _delete_group(cloud: Cloud, identity: str, state: State) -> None:
+def _delete_group(cloud: Cloud, identity: str, state: Checked) -> None:
     if state.get("revokeRulesOnDelete"):
         group = only(cloud("ec2:DescribeSecurityGroups", GroupIds=[identity])["SecurityGroups"])
         for action, key in (("Ingress", "IpPermissions"), ("Egress", "IpPermissionsEgress")):
@@ -407,7 +403,7 @@ RULE_SOURCES = ("cidrIpv4", "cidrIpv6", "prefixListId", "referencedSecurityGroup
 
 
 def _create_rule(direction: str) -> Any:
-    def create(cloud: Cloud, want: State) -> str:
+    def create(cloud: Cloud, want: Checked) -> str:
         permission: dict[str, Any] = {"IpProtocol": want["ipProtocol"]}
         permission |= {k: want[v] for k, v in (("FromPort", "fromPort"), ("ToPort", "toPort")) if v in want}
         said = {"Description": want["description"]} if want.get("description") else {}
@@ -430,7 +426,7 @@ def _create_rule(direction: str) -> Any:
     return create
 
 
-def _read_rule(cloud: Cloud, identity: str, before: State) -> State:
+def _read_rule(cloud: Cloud, identity: str, before: Checked) -> State:
     rule = only(cloud("ec2:DescribeSecurityGroupRules", SecurityGroupRuleIds=[identity])["SecurityGroupRules"])
     every = rule["IpProtocol"] == "-1"
     return {
@@ -444,7 +440,7 @@ def _read_rule(cloud: Cloud, identity: str, before: State) -> State:
     }
 
 
-def _update_rule(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
+def _update_rule(cloud: Cloud, identity: str, have: Checked, want: Checked, changed: frozenset[str]) -> None:
     if changed - {"tags", "tagsAll"}:
         names = ("ipProtocol", "fromPort", "toPort", "description", *RULE_SOURCES)
         rule = {name: want[name] for name in names if name in want}
@@ -460,23 +456,23 @@ def _update_rule(cloud: Cloud, identity: str, have: State, want: State, changed:
 
 
 def _delete_rule(direction: str) -> Any:
-    def delete(cloud: Cloud, identity: str, state: State) -> None:
+    def delete(cloud: Cloud, identity: str, state: Checked) -> None:
         group = state.get("securityGroupId") or _read_rule(cloud, identity, state)["securityGroupId"]
         cloud(f"ec2:RevokeSecurityGroup{direction}", GroupId=group, SecurityGroupRuleIds=[identity])
 
     return delete
 
 
-def _source_forces(state: State, want: State) -> list[str]:
-    """AWS changes the value of a rule's source, not its kind."""
+def _source_forces(state: Checked, want: Checked) -> list[str]:
+    """AWS changes the value of a rule's source, but not its type."""
     old, new = ([name for name in RULE_SOURCES if each.get(name)] for each in (state, want))
     return old + new if old != new else []
 
 
-def _check_rule(given: State) -> list[Misuse]:
+def _check_rule(given: Checked) -> list[Misuse]:
     ports = ("fromPort", "toPort")
     if given.get("ipProtocol") == "-1" and any(given.get(name) not in (None, -1) for name in ports):
-        return [Misuse("fromPort", 'leave ports out when ipProtocol is "-1"')]
+        return [Misuse("fromPort", 'must not be set when ipProtocol is "-1"')]
     return exactly_one(*RULE_SOURCES)(given)
 
 
@@ -522,8 +518,8 @@ LAUNCH: dict[str, Prop] = {
 }
 
 
-def _template_data(want: State) -> State:
-    """What goes into a version; texts that stand for yes and no become such."""
+def _template_data(want: Checked) -> State:
+    """The data of a version; the SDK has texts where the API has booleans."""
     data = {name: want[name] for name in LAUNCH if want.get(name) is not None}
     if "ebsOptimized" in data:
         data["ebsOptimized"] = data["ebsOptimized"] == "true"
@@ -532,21 +528,21 @@ def _template_data(want: State) -> State:
     if "tagSpecifications" in data:
         data["tagSpecifications"] = [each | {"tags": _low_pairs(each)} for each in data["tagSpecifications"]]
     if "blockDeviceMappings" in data:
-        data["blockDeviceMappings"] = [_yes_and_no(each) for each in data["blockDeviceMappings"]]
+        data["blockDeviceMappings"] = [_with_flags(each) for each in data["blockDeviceMappings"]]
     return data
 
 
-def _low_pairs(specification: State) -> list[dict[str, str]]:
+def _low_pairs(specification: Checked) -> list[dict[str, str]]:
     return pairs(specification.get("tags") or {}, "key", "value")
 
 
-def _yes_and_no(device: State) -> State:
+def _with_flags(device: Checked) -> State:
     ebs = device.get("ebs") or {}
     flags = {name: ebs[name] == "true" for name in ("deleteOnTermination", "encrypted") if name in ebs}
     return device | {"ebs": ebs | flags}
 
 
-def _create_template(cloud: Cloud, want: State) -> str:
+def _create_template(cloud: Cloud, want: Checked) -> str:
     answer = cloud(
         "ec2:CreateLaunchTemplate",
         {"launchTemplateData": _template_data(want), "versionDescription": want.get("description")},
@@ -556,12 +552,12 @@ def _create_template(cloud: Cloud, want: State) -> str:
     return str(answer["LaunchTemplate"]["LaunchTemplateId"])
 
 
-def _read_template(cloud: Cloud, identity: str, before: State) -> State:
+def _read_template(cloud: Cloud, identity: str, before: Checked) -> State:
     template = only(cloud("ec2:DescribeLaunchTemplates", LaunchTemplateIds=[identity])["LaunchTemplates"])
     latest = str(template["LatestVersionNumber"])
     versions = cloud("ec2:DescribeLaunchTemplateVersions", LaunchTemplateId=identity, Versions=[latest])
     version = versions["LaunchTemplateVersions"][0]
-    data: State = plain(version["LaunchTemplateData"])
+    data: Checked = plain(version["LaunchTemplateData"])
     if "ebsOptimized" in data:
         data["ebsOptimized"] = str(data["ebsOptimized"]).lower()
     for device in data.get("blockDeviceMappings", []):
@@ -582,7 +578,7 @@ def _read_template(cloud: Cloud, identity: str, before: State) -> State:
     }
 
 
-def _update_template(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
+def _update_template(cloud: Cloud, identity: str, have: Checked, want: Checked, changed: frozenset[str]) -> None:
     if changed & (LAUNCH.keys() | {"description"}):
         given = {"launchTemplateData": _template_data(want), "versionDescription": want.get("description")}
         answer = cloud("ec2:CreateLaunchTemplateVersion", given, LaunchTemplateId=identity)
@@ -597,38 +593,38 @@ def _update_template(cloud: Cloud, identity: str, have: State, want: State, chan
 # Key pair
 
 
-def _create_key_pair(cloud: Cloud, want: State) -> str:
+def _create_key_pair(cloud: Cloud, want: Checked) -> str:
     parameters = {"PublicKeyMaterial": want["publicKey"].encode(), "TagSpecifications": _tagged("key-pair", want)}
     return str(cloud("ec2:ImportKeyPair", want, **parameters)["KeyName"])
 
 
-def _read_key_pair(cloud: Cloud, identity: str, before: State) -> State:
+def _read_key_pair(cloud: Cloud, identity: str, before: Checked) -> State:
     pair = only(cloud("ec2:DescribeKeyPairs", KeyNames=[identity], IncludePublicKey=True)["KeyPairs"])
     return {
         **plain(pair),
         "arn": _arn(cloud, "key-pair", identity),
         "fingerprint": pair["KeyFingerprint"],
-        # AWS gives it back under a comment of its own.
+        # AWS returns the key with another comment.
         "publicKey": before.get("publicKey") or pair.get("PublicKey"),
         "tagsAll": unpaired(pair.get("Tags")),
     }
 
 
-def _update_key_pair(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
+def _update_key_pair(cloud: Cloud, identity: str, have: Checked, want: Checked, changed: frozenset[str]) -> None:
     _retag(cloud, have["keyPairId"], have, want, changed)
 
 
 def _delete_by(action: str, parameter: str) -> Any:
-    def delete(cloud: Cloud, identity: str, state: State) -> None:
+    def delete(cloud: Cloud, identity: str, state: Checked) -> None:
         cloud(action, **{parameter: identity})
 
     return delete
 
 
-def _delete_endpoint(cloud: Cloud, identity: str, state: State) -> None:
+def _delete_endpoint(cloud: Cloud, identity: str, state: Checked) -> None:
     failed = cloud("ec2:DeleteVpcEndpoints", VpcEndpointIds=[identity]).get("Unsuccessful")
     if failed:
-        raise StandInError(f"ec2:DeleteVpcEndpoints: {failed[0]['Error'].get('Message', 'AWS gives no reason')}")
+        raise ProviderError(f"ec2:DeleteVpcEndpoints: {failed[0]['Error'].get('Message', 'no reason given')}")
 
 
 RULE_INPUTS: dict[str, Prop] = {
@@ -701,7 +697,7 @@ ROWS = [
         outputs=["arn", "ownerId", "propagatingVgws", "routes"],
         create=_create_table,
         read=_read_table,
-        update=_only_tags,
+        update=_retag,
         delete=_delete_by("ec2:DeleteRouteTable", "RouteTableId"),
     ),
     Row(
@@ -747,7 +743,7 @@ ROWS = [
         ],
         create=_create_address,
         read=_read_address,
-        update=_only_tags,
+        update=_retag,
         delete=_delete_by("ec2:ReleaseAddress", "AllocationId"),
     ),
     Row(
@@ -767,9 +763,9 @@ ROWS = [
         ],
         create=_create_nat,
         read=_read_nat,
-        update=_only_tags,
+        update=_retag,
         delete=_delete_by("ec2:DeleteNatGateway", "NatGatewayId"),
-        settled=reaches("state", "available", "failed"),
+        ready=status("state", "available", "failed"),
     ),
     Row(
         "aws:ec2/vpcEndpoint:VpcEndpoint",
@@ -792,7 +788,7 @@ ROWS = [
         read=_read_endpoint,
         update=_update_endpoint,
         delete=_delete_endpoint,
-        settled=reaches("state", "available", "failed", "rejected"),
+        ready=status("state", "available", "failed", "rejected"),
     ),
     Row(
         "aws:ec2/securityGroup:SecurityGroup",
@@ -809,7 +805,7 @@ ROWS = [
         create=_create_group,
         finish=_finish_group,
         read=_read_group,
-        update=_only_tags,
+        update=_retag,
         delete=_delete_group,
     ),
     *(

@@ -1,4 +1,4 @@
-"""EFS: file systems, where they are mounted, and who may use them."""
+"""EFS: file systems, mount targets, access points and file system policies."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from sandbox.plugins.aws.props import (
     LOCAL,
     REPLACES,
     REQUIRED,
-    State,
     block,
     blocks,
     flag,
@@ -18,27 +17,28 @@ from sandbox.plugins.aws.props import (
     text,
     texts,
 )
-from sandbox.plugins.aws.rows import REGION, TAGS, Autoname, Row, reaches
+from sandbox.plugins.aws.rows import REGION, TAGS, Autoname, Checked, Row, status, tag_changes
+from sandbox.plugins.wire import State
 
-# The API writes IA in capitals, the SDK does not.
+# The API writes IA in capitals, the SDK writes Ia.
 LIFECYCLE = {"transitionToIa": "TransitionToIA"} | {
     name: name[0].upper() + name[1:] for name in ("transitionToArchive", "transitionToPrimaryStorageClass")
 }
 
 
-def _retag(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
-    if "tagsAll" in changed:
-        if extra := sorted(have.get("tagsAll", {}).keys() - want["tagsAll"].keys()):
-            cloud("efs:UntagResource", ResourceId=identity, TagKeys=extra)
-        if want["tagsAll"]:
-            cloud("efs:TagResource", ResourceId=identity, Tags=pairs(want["tagsAll"]))
+def _retag(cloud: Cloud, identity: str, have: Checked, want: Checked, changed: frozenset[str]) -> None:
+    removed, tags = tag_changes(have, want, changed)
+    if removed:
+        cloud("efs:UntagResource", ResourceId=identity, TagKeys=removed)
+    if tags:
+        cloud("efs:TagResource", ResourceId=identity, Tags=pairs(tags))
 
 
-def _create_system(cloud: Cloud, want: State) -> str:
+def _create_system(cloud: Cloud, want: Checked) -> str:
     return str(cloud("efs:CreateFileSystem", want, Tags=pairs(want["tagsAll"]))["FileSystemId"])
 
 
-def _read_system(cloud: Cloud, identity: str, before: State) -> State:
+def _read_system(cloud: Cloud, identity: str, before: Checked) -> State:
     system = cloud("efs:DescribeFileSystems", FileSystemId=identity)["FileSystems"][0]
     answer = cloud("efs:DescribeLifecycleConfiguration", FileSystemId=identity)
     tags = unpaired(system.get("Tags"))
@@ -63,7 +63,7 @@ def _read_system(cloud: Cloud, identity: str, before: State) -> State:
     }
 
 
-def _update_system(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
+def _update_system(cloud: Cloud, identity: str, have: Checked, want: Checked, changed: frozenset[str]) -> None:
     if changed & {"throughputMode", "provisionedThroughputInMibps"}:
         cloud("efs:UpdateFileSystem", want, FileSystemId=identity)
     if "lifecyclePolicies" in changed:
@@ -74,15 +74,15 @@ def _update_system(cloud: Cloud, identity: str, have: State, want: State, change
     _retag(cloud, identity, have, want, changed)
 
 
-def _delete_system(cloud: Cloud, identity: str, state: State) -> None:
+def _delete_system(cloud: Cloud, identity: str, state: Checked) -> None:
     cloud("efs:DeleteFileSystem", FileSystemId=identity)
 
 
-def _create_mount(cloud: Cloud, want: State) -> str:
+def _create_mount(cloud: Cloud, want: Checked) -> str:
     return str(cloud("efs:CreateMountTarget", want)["MountTargetId"])
 
 
-def _read_mount(cloud: Cloud, identity: str, before: State) -> State:
+def _read_mount(cloud: Cloud, identity: str, before: Checked) -> State:
     mount = only(cloud("efs:DescribeMountTargets", MountTargetId=identity)["MountTargets"])
     system = mount["FileSystemId"]
     name = f"{system}.efs.{cloud.region}.amazonaws.com"
@@ -96,19 +96,19 @@ def _read_mount(cloud: Cloud, identity: str, before: State) -> State:
     }
 
 
-def _update_mount(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
+def _update_mount(cloud: Cloud, identity: str, have: Checked, want: Checked, changed: frozenset[str]) -> None:
     cloud("efs:ModifyMountTargetSecurityGroups", want, MountTargetId=identity)
 
 
-def _delete_mount(cloud: Cloud, identity: str, state: State) -> None:
+def _delete_mount(cloud: Cloud, identity: str, state: Checked) -> None:
     cloud("efs:DeleteMountTarget", MountTargetId=identity)
 
 
-def _create_access_point(cloud: Cloud, want: State) -> str:
+def _create_access_point(cloud: Cloud, want: Checked) -> str:
     return str(cloud("efs:CreateAccessPoint", want, Tags=pairs(want["tagsAll"]))["AccessPointId"])
 
 
-def _read_access_point(cloud: Cloud, identity: str, before: State) -> State:
+def _read_access_point(cloud: Cloud, identity: str, before: Checked) -> State:
     point = only(cloud("efs:DescribeAccessPoints", AccessPointId=identity)["AccessPoints"])
     return {
         **plain(point),
@@ -119,31 +119,31 @@ def _read_access_point(cloud: Cloud, identity: str, before: State) -> State:
     }
 
 
-def _update_access_point(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
+def _update_access_point(cloud: Cloud, identity: str, have: Checked, want: Checked, changed: frozenset[str]) -> None:
     _retag(cloud, identity, have, want, changed)
 
 
-def _delete_access_point(cloud: Cloud, identity: str, state: State) -> None:
+def _delete_access_point(cloud: Cloud, identity: str, state: Checked) -> None:
     cloud("efs:DeleteAccessPoint", AccessPointId=identity)
 
 
-def _put_policy(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
+def _put_policy(cloud: Cloud, identity: str, have: Checked, want: Checked, changed: frozenset[str]) -> None:
     cloud("efs:PutFileSystemPolicy", want)
 
 
-def _create_policy(cloud: Cloud, want: State) -> str:
+def _create_policy(cloud: Cloud, want: Checked) -> str:
     cloud("efs:PutFileSystemPolicy", want)
     return str(want["fileSystemId"])
 
 
-def _read_policy(cloud: Cloud, identity: str, before: State) -> State:
+def _read_policy(cloud: Cloud, identity: str, before: Checked) -> State:
     return {
         "fileSystemId": identity,
         "policy": cloud("efs:DescribeFileSystemPolicy", FileSystemId=identity)["Policy"],
     }
 
 
-def _delete_policy(cloud: Cloud, identity: str, state: State) -> None:
+def _delete_policy(cloud: Cloud, identity: str, state: Checked) -> None:
     cloud("efs:DeleteFileSystemPolicy", FileSystemId=identity)
 
 
@@ -169,7 +169,7 @@ ROWS = [
         read=_read_system,
         update=_update_system,
         delete=_delete_system,
-        settled=reaches("lifeCycleState", "available", "error"),
+        ready=status("lifeCycleState", "available", "error"),
     ),
     Row(
         "aws:efs/mountTarget:MountTarget",
@@ -188,7 +188,7 @@ ROWS = [
         read=_read_mount,
         update=_update_mount,
         delete=_delete_mount,
-        settled=reaches("lifeCycleState", "available", "error"),
+        ready=status("lifeCycleState", "available", "error"),
         delete_first=True,
     ),
     Row(
@@ -221,7 +221,7 @@ ROWS = [
         read=_read_access_point,
         update=_update_access_point,
         delete=_delete_access_point,
-        settled=reaches("lifeCycleState", "available", "error"),
+        ready=status("lifeCycleState", "available", "error"),
     ),
     Row(
         "aws:efs/fileSystemPolicy:FileSystemPolicy",

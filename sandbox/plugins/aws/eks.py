@@ -1,16 +1,15 @@
-"""EKS: clusters, node groups, add-ons and who may enter."""
+"""EKS: clusters, node groups, add-ons and access entries."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from sandbox.plugins.aws.cloud import Cloud, StandInError, only, plain
+from sandbox.plugins.aws.cloud import Cloud, only, plain
 from sandbox.plugins.aws.props import (
     COMPUTED,
     LOCAL,
     REPLACES,
     REQUIRED,
-    State,
     block,
     blocks,
     flag,
@@ -20,7 +19,9 @@ from sandbox.plugins.aws.props import (
     text,
     texts,
 )
-from sandbox.plugins.aws.rows import REGION, TAGS, Autoname, Row, reaches
+from sandbox.plugins.aws.rows import REGION, TAGS, Autoname, Checked, Row, status, tag_changes
+from sandbox.plugins.servicer import ProviderError
+from sandbox.plugins.wire import State
 
 UPDATE_SECONDS = 3600
 LOG_TYPES = ("api", "audit", "authenticator", "controllerManager", "scheduler")
@@ -29,27 +30,27 @@ LOG_TYPES = ("api", "audit", "authenticator", "controllerManager", "scheduler")
 def _parts(identity: str, separator: str, form: str) -> list[str]:
     parts = identity.split(separator, form.count(separator))
     if len(parts) != form.count(separator) + 1:
-        raise StandInError(f"its id is {form}, not {identity!r}")
+        raise ProviderError(f"the id has the form {form}, not {identity!r}")
     return parts
 
 
-def _retag(cloud: Cloud, arn: str, have: State, want: State, changed: frozenset[str]) -> None:
-    if "tagsAll" in changed:
-        if extra := sorted(have.get("tagsAll", {}).keys() - want["tagsAll"].keys()):
-            cloud("eks:UntagResource", resourceArn=arn, tagKeys=extra)
-        if want["tagsAll"]:
-            cloud("eks:TagResource", resourceArn=arn, tags=want["tagsAll"])
+def _retag(cloud: Cloud, arn: str, have: Checked, want: Checked, changed: frozenset[str]) -> None:
+    removed, tags = tag_changes(have, want, changed)
+    if removed:
+        cloud("eks:UntagResource", resourceArn=arn, tagKeys=removed)
+    if tags:
+        cloud("eks:TagResource", resourceArn=arn, tags=tags)
 
 
 def _finished(cloud: Cloud, answer: Any, **where: str) -> None:
-    """Wait for an update that EKS makes in its own time."""
+    """Wait for an update that EKS runs in the background."""
     identity = answer["update"]["id"]
 
     def over() -> bool | None:
         update = cloud("eks:DescribeUpdate", updateId=identity, **where)["update"]
         if update["status"] in ("Failed", "Cancelled"):
             reasons = "; ".join(each.get("errorMessage", "") for each in update.get("errors", []))
-            raise StandInError(f"EKS update {update['type']} of {where['name']}: {update['status']}: {reasons}")
+            raise ProviderError(f"EKS update {update['type']} of {where['name']}: {update['status']}: {reasons}")
         return True if update["status"] == "Successful" else None
 
     cloud.until(over, f"EKS update {identity} of {where['name']}", UPDATE_SECONDS)
@@ -58,7 +59,7 @@ def _finished(cloud: Cloud, answer: Any, **where: str) -> None:
 # Cluster
 
 
-def _create_cluster(cloud: Cloud, want: State) -> str:
+def _create_cluster(cloud: Cloud, want: Checked) -> str:
     given = want | {"resourcesVpcConfig": want["vpcConfig"]} | _encryption(want)
     parameters: dict[str, Any] = {"tags": want["tagsAll"]}
     if logs := want.get("enabledClusterLogTypes"):
@@ -66,16 +67,16 @@ def _create_cluster(cloud: Cloud, want: State) -> str:
     return str(cloud("eks:CreateCluster", given, **parameters)["cluster"]["name"])
 
 
-def _encryption(want: State) -> State:
-    """The API has a list, of one."""
+def _encryption(want: Checked) -> State:
+    """The API has a list with one item."""
     return {"encryptionConfig": [want["encryptionConfig"]]} if want.get("encryptionConfig") else {}
 
 
-def _read_cluster(cloud: Cloud, identity: str, before: State) -> State:
+def _read_cluster(cloud: Cloud, identity: str, before: Checked) -> State:
     cluster = cloud("eks:DescribeCluster", name=identity)["cluster"]
     answered = plain(cluster)
     enabled = [kind for each in cluster["logging"]["clusterLogging"] if each["enabled"] for kind in each["types"]]
-    # AWS does not tell how a cluster was started.
+    # DescribeCluster does not return this option.
     bootstrap = (before.get("accessConfig") or {}).get("bootstrapClusterCreatorAdminPermissions")
     encryption = answered.get("encryptionConfig") or [None]
     return {
@@ -94,7 +95,7 @@ def _read_cluster(cloud: Cloud, identity: str, before: State) -> State:
     }
 
 
-def _update_cluster(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
+def _update_cluster(cloud: Cloud, identity: str, have: Checked, want: Checked, changed: frozenset[str]) -> None:
     cluster = {"name": identity}
     if "version" in changed:
         _finished(cloud, cloud("eks:UpdateClusterVersion", **cluster, version=want["version"]), **cluster)
@@ -102,7 +103,7 @@ def _update_cluster(cloud: Cloud, identity: str, have: State, want: State, chang
         given = _encryption(want)
         answer = cloud("eks:AssociateEncryptionConfig", given, clusterName=identity)
         _finished(cloud, answer, **cluster)
-    # EKS takes one kind of change at a time.
+    # EKS accepts one kind of change at a time.
     for name in ("accessConfig", "upgradePolicy", "deletionProtection"):
         if name in changed:
             _finished(cloud, cloud("eks:UpdateClusterConfig", {name: want[name]}, **cluster), **cluster)
@@ -121,26 +122,26 @@ def _update_cluster(cloud: Cloud, identity: str, have: State, want: State, chang
     _retag(cloud, have["arn"], have, want, changed)
 
 
-def _encryption_forces(state: State, want: State) -> list[str]:
-    """Encryption of secrets, once on, cannot be turned off."""
+def _encryption_forces(state: Checked, want: Checked) -> list[str]:
+    """The encryption of secrets cannot be turned off."""
     return ["encryptionConfig"] if state.get("encryptionConfig") and not want.get("encryptionConfig") else []
 
 
-def _delete_cluster(cloud: Cloud, identity: str, state: State) -> None:
+def _delete_cluster(cloud: Cloud, identity: str, state: Checked) -> None:
     cloud("eks:DeleteCluster", name=identity)
 
 
 # Node group
 
 
-def _create_group(cloud: Cloud, want: State) -> str:
+def _create_group(cloud: Cloud, want: Checked) -> str:
     given = want | {"nodeRole": want["nodeRoleArn"], "subnets": want["subnetIds"]}
     parameters = {"nodegroupName": want["nodeGroupName"], "tags": want["tagsAll"]}
     cloud("eks:CreateNodegroup", given, **parameters)
     return f"{want['clusterName']}:{want['nodeGroupName']}"
 
 
-def _read_group(cloud: Cloud, identity: str, before: State) -> State:
+def _read_group(cloud: Cloud, identity: str, before: Checked) -> State:
     cluster, name = _parts(identity, ":", "CLUSTER:NODEGROUP")
     group = cloud("eks:DescribeNodegroup", clusterName=cluster, nodegroupName=name)["nodegroup"]
     answered = plain(group)
@@ -161,14 +162,14 @@ def _read_group(cloud: Cloud, identity: str, before: State) -> State:
     }
 
 
-def _update_group(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
+def _update_group(cloud: Cloud, identity: str, have: Checked, want: Checked, changed: frozenset[str]) -> None:
     cluster, name = _parts(identity, ":", "CLUSTER:NODEGROUP")
     group = {"clusterName": cluster, "nodegroupName": name}
     here = {"name": cluster, "nodegroupName": name}
     if changed & {"version", "releaseVersion", "launchTemplate"}:
-        given: State = {each: want.get(each) for each in ("version", "releaseVersion") if each in changed}
+        given: Checked = {each: want.get(each) for each in ("version", "releaseVersion") if each in changed}
         if template := want.get("launchTemplate"):
-            # AWS answers both name and id, and takes only one.
+            # AWS returns both name and id, but accepts only one of them.
             key = "id" if template.get("id") else "name"
             given["launchTemplate"] = {key: template[key], "version": template["version"]}
         force = bool(want.get("forceUpdateVersion"))
@@ -181,13 +182,13 @@ def _update_group(cloud: Cloud, identity: str, have: State, want: State, changed
     _retag(cloud, have["arn"], have, want, changed)
 
 
-def _labels(have: State, want: State) -> State:
+def _labels(have: Checked, want: Checked) -> State:
     has, wanted = have.get("labels") or {}, want.get("labels") or {}
     payload = {"removeLabels": sorted(has.keys() - wanted.keys()), "addOrUpdateLabels": wanted}
     return {"labels": {name: value for name, value in payload.items() if value}} if has != wanted else {}
 
 
-def _taints(have: State, want: State) -> State:
+def _taints(have: Checked, want: Checked) -> State:
     has, wanted = have.get("taints") or [], want.get("taints") or []
     kept = {(each["key"], each["effect"]) for each in wanted}
     removed = [each for each in has if (each["key"], each["effect"]) not in kept]
@@ -195,7 +196,7 @@ def _taints(have: State, want: State) -> State:
     return {"taints": {name: value for name, value in payload.items() if value}} if has != wanted else {}
 
 
-def _delete_group(cloud: Cloud, identity: str, state: State) -> None:
+def _delete_group(cloud: Cloud, identity: str, state: Checked) -> None:
     cluster, name = _parts(identity, ":", "CLUSTER:NODEGROUP")
     cloud("eks:DeleteNodegroup", clusterName=cluster, nodegroupName=name)
 
@@ -203,7 +204,7 @@ def _delete_group(cloud: Cloud, identity: str, state: State) -> None:
 # Add-on
 
 
-def _create_addon(cloud: Cloud, want: State) -> str:
+def _create_addon(cloud: Cloud, want: Checked) -> str:
     given = want | {"resolveConflicts": want.get("resolveConflictsOnCreate")}
     cloud("eks:CreateAddon", given, tags=want["tagsAll"])
     return f"{want['clusterName']}:{want['addonName']}"
@@ -214,12 +215,12 @@ def _addon(identity: str) -> dict[str, str]:
     return {"clusterName": cluster, "addonName": name}
 
 
-def _read_addon(cloud: Cloud, identity: str, before: State) -> State:
+def _read_addon(cloud: Cloud, identity: str, before: Checked) -> State:
     addon = cloud("eks:DescribeAddon", **_addon(identity))["addon"]
     return {**plain(addon), "arn": addon["addonArn"], "tagsAll": addon.get("tags") or {}}
 
 
-def _update_addon(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
+def _update_addon(cloud: Cloud, identity: str, have: Checked, want: Checked, changed: frozenset[str]) -> None:
     if changed & {"addonVersion", "configurationValues", "serviceAccountRoleArn"}:
         names = ("addonVersion", "configurationValues", "serviceAccountRoleArn")
         given = {name: want[name] for name in names if want.get(name)}
@@ -229,14 +230,14 @@ def _update_addon(cloud: Cloud, identity: str, have: State, want: State, changed
     _retag(cloud, have["arn"], have, want, changed)
 
 
-def _delete_addon(cloud: Cloud, identity: str, state: State) -> None:
+def _delete_addon(cloud: Cloud, identity: str, state: Checked) -> None:
     cloud("eks:DeleteAddon", **_addon(identity), preserve=bool(state.get("preserve")))
 
 
-# Who may enter
+# Access entries
 
 
-def _create_entry(cloud: Cloud, want: State) -> str:
+def _create_entry(cloud: Cloud, want: Checked) -> str:
     cloud("eks:CreateAccessEntry", want | {"username": want.get("userName")}, tags=want["tagsAll"])
     return f"{want['clusterName']}:{want['principalArn']}"
 
@@ -246,23 +247,23 @@ def _entry(identity: str) -> dict[str, str]:
     return {"clusterName": cluster, "principalArn": principal}
 
 
-def _read_entry(cloud: Cloud, identity: str, before: State) -> State:
+def _read_entry(cloud: Cloud, identity: str, before: Checked) -> State:
     entry = cloud("eks:DescribeAccessEntry", **_entry(identity))["accessEntry"]
     return {**plain(entry), "userName": entry.get("username"), "tagsAll": entry.get("tags") or {}}
 
 
-def _update_entry(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
+def _update_entry(cloud: Cloud, identity: str, have: Checked, want: Checked, changed: frozenset[str]) -> None:
     if changed & {"kubernetesGroups", "userName"}:
         given = {"kubernetesGroups": want.get("kubernetesGroups") or [], "username": want.get("userName")}
         cloud("eks:UpdateAccessEntry", given, **_entry(identity))
     _retag(cloud, have["accessEntryArn"], have, want, changed)
 
 
-def _delete_entry(cloud: Cloud, identity: str, state: State) -> None:
+def _delete_entry(cloud: Cloud, identity: str, state: Checked) -> None:
     cloud("eks:DeleteAccessEntry", **_entry(identity))
 
 
-def _associate(cloud: Cloud, want: State) -> str:
+def _associate(cloud: Cloud, want: Checked) -> str:
     cloud("eks:AssociateAccessPolicy", want)
     return "#".join((want["clusterName"], want["principalArn"], want["policyArn"]))
 
@@ -272,14 +273,14 @@ def _association(identity: str) -> dict[str, str]:
     return dict(zip(names, _parts(identity, "#", "CLUSTER#PRINCIPALARN#POLICYARN"), strict=True))
 
 
-def _read_association(cloud: Cloud, identity: str, before: State) -> State:
+def _read_association(cloud: Cloud, identity: str, before: Checked) -> State:
     place = _association(identity)
     arn = place.pop("policyArn")
     associated = cloud.pages("eks:ListAssociatedAccessPolicies", "associatedAccessPolicies", **place)
     return {**plain(only(each for each in associated if each["policyArn"] == arn)), **place}
 
 
-def _disassociate(cloud: Cloud, identity: str, state: State) -> None:
+def _disassociate(cloud: Cloud, identity: str, state: Checked) -> None:
     cloud("eks:DisassociateAccessPolicy", **_association(identity))
 
 
@@ -335,7 +336,7 @@ ROWS = [
         update=_update_cluster,
         delete=_delete_cluster,
         forces=_encryption_forces,
-        settled=reaches("status", "ACTIVE", "FAILED"),
+        ready=status("status", "ACTIVE", "FAILED"),
         seconds=1800,
     ),
     Row(
@@ -373,7 +374,7 @@ ROWS = [
         read=_read_group,
         update=_update_group,
         delete=_delete_group,
-        settled=reaches("status", "ACTIVE", "CREATE_FAILED"),
+        ready=status("status", "ACTIVE", "CREATE_FAILED"),
         seconds=3600,
     ),
     Row(
@@ -397,7 +398,7 @@ ROWS = [
         read=_read_addon,
         update=_update_addon,
         delete=_delete_addon,
-        settled=reaches("status", "ACTIVE", "CREATE_FAILED", "DEGRADED"),
+        ready=status("status", "ACTIVE", "CREATE_FAILED", "DEGRADED"),
         seconds=1200,
     ),
     Row(

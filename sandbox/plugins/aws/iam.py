@@ -1,17 +1,16 @@
-"""IAM: roles, what is attached to them, and OpenID Connect providers."""
+"""IAM: roles, their policies, and OpenID Connect providers."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from sandbox.plugins.aws.cloud import Cloud, StandInError, only, pairs, plain, unpaired
+from sandbox.plugins.aws.cloud import Cloud, only, pairs, plain, unpaired
 from sandbox.plugins.aws.props import (
     COMPUTED,
     LOCAL,
     REPLACES,
     REQUIRED,
-    State,
     flag,
     number,
     ordered,
@@ -19,28 +18,30 @@ from sandbox.plugins.aws.props import (
     text,
     texts,
 )
-from sandbox.plugins.aws.rows import TAGS, Autoname, Row
+from sandbox.plugins.aws.rows import TAGS, Autoname, Checked, Row, tag_changes
+from sandbox.plugins.servicer import ProviderError
+from sandbox.plugins.wire import State
 
 
 def _document(value: Any) -> str:
-    """botocore hands policies over decoded."""
+    """A policy as text; botocore returns it decoded."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _retag(cloud: Cloud, kind: str, key: dict[str, str], have: State, want: State, changed: frozenset[str]) -> None:
-    if "tagsAll" in changed:
-        if extra := sorted(have.get("tagsAll", {}).keys() - want["tagsAll"].keys()):
-            cloud(f"iam:Untag{kind}", **key, TagKeys=extra)
-        if want["tagsAll"]:
-            cloud(f"iam:Tag{kind}", **key, Tags=pairs(want["tagsAll"]))
+def _retag(cloud: Cloud, kind: str, key: dict[str, str], have: Checked, want: Checked, changed: frozenset[str]) -> None:
+    removed, tags = tag_changes(have, want, changed)
+    if removed:
+        cloud(f"iam:Untag{kind}", **key, TagKeys=removed)
+    if tags:
+        cloud(f"iam:Tag{kind}", **key, Tags=pairs(tags))
 
 
-def _create_role(cloud: Cloud, want: State) -> str:
+def _create_role(cloud: Cloud, want: Checked) -> str:
     named = {"RoleName": want["name"], "AssumeRolePolicyDocument": want["assumeRolePolicy"]}
     return str(cloud("iam:CreateRole", want, **named, Tags=pairs(want["tagsAll"]))["Role"]["RoleName"])
 
 
-def _read_role(cloud: Cloud, identity: str, before: State) -> State:
+def _read_role(cloud: Cloud, identity: str, before: Checked) -> State:
     role = cloud("iam:GetRole", RoleName=identity)["Role"]
     attached = cloud.pages("iam:ListAttachedRolePolicies", "AttachedPolicies", RoleName=identity)
     inline = cloud.pages("iam:ListRolePolicies", "PolicyNames", RoleName=identity)
@@ -58,7 +59,7 @@ def _read_role(cloud: Cloud, identity: str, before: State) -> State:
     }
 
 
-def _update_role(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
+def _update_role(cloud: Cloud, identity: str, have: Checked, want: Checked, changed: frozenset[str]) -> None:
     role = {"RoleName": identity}
     if "assumeRolePolicy" in changed:
         cloud("iam:UpdateAssumeRolePolicy", **role, PolicyDocument=want["assumeRolePolicy"])
@@ -72,7 +73,7 @@ def _update_role(cloud: Cloud, identity: str, have: State, want: State, changed:
     _retag(cloud, "Role", role, have, want, changed)
 
 
-def _delete_role(cloud: Cloud, identity: str, state: State) -> None:
+def _delete_role(cloud: Cloud, identity: str, state: Checked) -> None:
     if state.get("forceDetachPolicies"):
         for attached in list(cloud.pages("iam:ListAttachedRolePolicies", "AttachedPolicies", RoleName=identity)):
             cloud("iam:DetachRolePolicy", RoleName=identity, PolicyArn=attached["PolicyArn"])
@@ -84,12 +85,12 @@ def _delete_role(cloud: Cloud, identity: str, state: State) -> None:
     cloud("iam:DeleteRole", RoleName=identity)
 
 
-def _put_role_policy(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
+def _put_role_policy(cloud: Cloud, identity: str, have: Checked, want: Checked, changed: frozenset[str]) -> None:
     where = {"RoleName": want["role"], "PolicyName": want["name"]}
     cloud("iam:PutRolePolicy", **where, PolicyDocument=want["policy"])
 
 
-def _create_role_policy(cloud: Cloud, want: State) -> str:
+def _create_role_policy(cloud: Cloud, want: Checked) -> str:
     _put_role_policy(cloud, "", {}, want, frozenset())
     return f"{want['role']}:{want['name']}"
 
@@ -97,45 +98,45 @@ def _create_role_policy(cloud: Cloud, want: State) -> str:
 def _split(identity: str, at: str, form: str) -> tuple[str, str]:
     first, found, second = identity.partition(at)
     if not found:
-        raise StandInError(f"its id is {form}, not {identity!r}")
+        raise ProviderError(f"the id has the form {form}, not {identity!r}")
     return first, second
 
 
-def _read_role_policy(cloud: Cloud, identity: str, before: State) -> State:
+def _read_role_policy(cloud: Cloud, identity: str, before: Checked) -> State:
     role, name = _split(identity, ":", "ROLE:POLICY")
     answer = cloud("iam:GetRolePolicy", RoleName=role, PolicyName=name)
     return {"role": role, "name": name, "policy": _document(answer["PolicyDocument"])}
 
 
-def _delete_role_policy(cloud: Cloud, identity: str, state: State) -> None:
+def _delete_role_policy(cloud: Cloud, identity: str, state: Checked) -> None:
     role, name = _split(identity, ":", "ROLE:POLICY")
     cloud("iam:DeleteRolePolicy", RoleName=role, PolicyName=name)
 
 
-def _attach(cloud: Cloud, want: State) -> str:
+def _attach(cloud: Cloud, want: Checked) -> str:
     cloud("iam:AttachRolePolicy", RoleName=want["role"], PolicyArn=want["policyArn"])
     return f"{want['role']}/{want['policyArn']}"
 
 
-def _read_attachment(cloud: Cloud, identity: str, before: State) -> State:
+def _read_attachment(cloud: Cloud, identity: str, before: Checked) -> State:
     role, arn = _split(identity, "/", "ROLE/POLICYARN")
     attached = cloud.pages("iam:ListAttachedRolePolicies", "AttachedPolicies", RoleName=role)
     only(each for each in attached if each["PolicyArn"] == arn)
     return {"role": role, "policyArn": arn}
 
 
-def _detach(cloud: Cloud, identity: str, state: State) -> None:
+def _detach(cloud: Cloud, identity: str, state: Checked) -> None:
     role, arn = _split(identity, "/", "ROLE/POLICYARN")
     cloud("iam:DetachRolePolicy", RoleName=role, PolicyArn=arn)
 
 
-def _create_oidc(cloud: Cloud, want: State) -> str:
+def _create_oidc(cloud: Cloud, want: Checked) -> str:
     parameters = {"ClientIDList": want["clientIdLists"], "ThumbprintList": want.get("thumbprintLists") or []}
     answer = cloud("iam:CreateOpenIDConnectProvider", want, **parameters, Tags=pairs(want["tagsAll"]))
     return str(answer["OpenIDConnectProviderArn"])
 
 
-def _read_oidc(cloud: Cloud, identity: str, before: State) -> State:
+def _read_oidc(cloud: Cloud, identity: str, before: Checked) -> State:
     answer = cloud("iam:GetOpenIDConnectProvider", OpenIDConnectProviderArn=identity)
     return {
         "arn": identity,
@@ -146,7 +147,7 @@ def _read_oidc(cloud: Cloud, identity: str, before: State) -> State:
     }
 
 
-def _update_oidc(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
+def _update_oidc(cloud: Cloud, identity: str, have: Checked, want: Checked, changed: frozenset[str]) -> None:
     provider = {"OpenIDConnectProviderArn": identity}
     if "thumbprintLists" in changed:
         cloud("iam:UpdateOpenIDConnectProviderThumbprint", **provider, ThumbprintList=want["thumbprintLists"])
@@ -159,7 +160,7 @@ def _update_oidc(cloud: Cloud, identity: str, have: State, want: State, changed:
     _retag(cloud, "OpenIDConnectProvider", provider, have, want, changed)
 
 
-def _delete_oidc(cloud: Cloud, identity: str, state: State) -> None:
+def _delete_oidc(cloud: Cloud, identity: str, state: Checked) -> None:
     cloud("iam:DeleteOpenIDConnectProvider", OpenIDConnectProviderArn=identity)
 
 
@@ -213,7 +214,7 @@ ROWS = [
     Row(
         "aws:iam/openIdConnectProvider:OpenIdConnectProvider",
         inputs={
-            "url": text(REQUIRED | REPLACES, alike=_same_url),
+            "url": text(REQUIRED | REPLACES, same=_same_url),
             "clientIdLists": texts(REQUIRED),
             "thumbprintLists": ordered(COMPUTED),
             **TAGS,

@@ -1,4 +1,4 @@
-"""The functions of the provider that the program calls."""
+"""The functions (invokes) of the provider."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from sandbox.plugins.aws.cloud import Cloud, only
-from sandbox.plugins.aws.props import REQUIRED, Prop, State, blocks, flag, text, texts
-from sandbox.plugins.aws.rows import REGION
+from sandbox.plugins.aws.props import REQUIRED, Prop, blocks, flag, text, texts
+from sandbox.plugins.aws.rows import REGION, Checked
+from sandbox.plugins.wire import State
 
 
 @dataclass(frozen=True)
 class Invoke:
-    """One function: what it accepts and how it is answered."""
+    """One function: its inputs, its outputs, and the AWS calls that answer it."""
 
     token: str
     inputs: Mapping[str, Prop]
@@ -21,19 +22,19 @@ class Invoke:
     answer: Callable[[Cloud, State], State]
 
 
-def _caller(cloud: Cloud, given: State) -> State:
+def _caller(cloud: Cloud, given: Checked) -> State:
     answer = cloud("sts:GetCallerIdentity")
     account = answer["Account"]
     return {"id": account, "accountId": account, "arn": answer["Arn"], "userId": answer["UserId"]}
 
 
-def _partition(cloud: Cloud, given: State) -> State:
+def _partition(cloud: Cloud, given: Checked) -> State:
     name, suffix = cloud.partition()
     reverse = ".".join(reversed(suffix.split(".")))
     return {"id": name, "partition": name, "dnsSuffix": suffix, "reverseDnsPrefix": reverse}
 
 
-def _zones(cloud: Cloud, given: State) -> State:
+def _zones(cloud: Cloud, given: Checked) -> State:
     filters = [{"Name": each["name"], "Values": each["values"]} for each in given.get("filters") or []]
     if given.get("state"):
         filters.append({"Name": "state", "Values": [given["state"]]})
@@ -57,7 +58,7 @@ def _zones(cloud: Cloud, given: State) -> State:
     }
 
 
-def _parameters(cloud: Cloud, given: State) -> State:
+def _parameters(cloud: Cloud, given: Checked) -> State:
     asked = {"Path": given["path"], "Recursive": bool(given.get("recursive"))}
     found = list(cloud.pages("ssm:GetParametersByPath", "Parameters", **asked, WithDecryption=given["withDecryption"]))
     return {
@@ -71,7 +72,7 @@ def _parameters(cloud: Cloud, given: State) -> State:
     }
 
 
-# Where EC2 keeps what the SDK calls by these names, and what stands for nothing.
+# The SDK's names, their paths in the answer of EC2, and the values that mean "none".
 INSTANCE_TYPE: dict[str, tuple[str, Any]] = {
     **{
         name: (name[0].upper() + name[1:], False)
@@ -131,7 +132,7 @@ INSTANCE_TYPE: dict[str, tuple[str, Any]] = {
 }
 COUNT = {"count": ("Count", 0)}
 DEVICE = COUNT | {"manufacturer": ("Manufacturer", ""), "memorySize": ("MemoryInfo.SizeInMiB", 0), "name": ("Name", "")}
-# The lists of parts: where each stands, and what is told of a part.
+# Lists in the answer: their paths, and the properties of an item.
 PARTS: dict[str, tuple[str, dict[str, tuple[str, Any]]]] = {
     "fpgas": ("FpgaInfo.Fpgas", DEVICE),
     "gpuses": ("GpuInfo.Gpus", DEVICE),
@@ -161,13 +162,13 @@ PARTS: dict[str, tuple[str, dict[str, tuple[str, Any]]]] = {
 }
 
 
-def _instance_type(cloud: Cloud, given: State) -> State:
+def _instance_type(cloud: Cloud, given: Checked) -> State:
     kind = only(cloud("ec2:DescribeInstanceTypes", InstanceTypes=[given["instanceType"]])["InstanceTypes"])
-    parts = {name: [_told(each, names) for each in _at(kind, path, [])] for name, (path, names) in PARTS.items()}
-    return {**_told(kind, INSTANCE_TYPE), **parts, "id": given["instanceType"], "region": cloud.region}
+    parts = {name: [_values(each, names) for each in _at(kind, path, [])] for name, (path, names) in PARTS.items()}
+    return {**_values(kind, INSTANCE_TYPE), **parts, "id": given["instanceType"], "region": cloud.region}
 
 
-def _told(answer: Mapping[str, Any], names: Mapping[str, tuple[str, Any]]) -> State:
+def _values(answer: Mapping[str, Any], names: Mapping[str, tuple[str, Any]]) -> State:
     return {name: _at(answer, path, nothing) for name, (path, nothing) in names.items()}
 
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from sandbox.plugins.aws.cloud import Cloud, GoneError, only, pairs, plain, unpaired
-from sandbox.plugins.aws.props import COMPUTED, LOCAL, REPLACES, REQUIRED, State, flag, number, policy, text
-from sandbox.plugins.aws.rows import REGION, TAGS, Autoname, Row
+from sandbox.plugins.aws.props import COMPUTED, LOCAL, REPLACES, REQUIRED, flag, number, policy, text
+from sandbox.plugins.aws.rows import REGION, TAGS, Autoname, Checked, Row, tag_changes
+from sandbox.plugins.wire import State
 
 TAG = ("TagKey", "TagValue")
 
 
-def _create_key(cloud: Cloud, want: State) -> str:
+def _create_key(cloud: Cloud, want: Checked) -> str:
     bypass = bool(want.get("bypassPolicyLockoutSafetyCheck"))
     parameters = {"KeySpec": want["customerMasterKeySpec"], "BypassPolicyLockoutSafetyCheck": bypass}
     return str(cloud("kms:CreateKey", want, **parameters, Tags=pairs(want["tagsAll"], *TAG))["KeyMetadata"]["KeyId"])
 
 
-def _read_key(cloud: Cloud, identity: str, before: State) -> State:
+def _read_key(cloud: Cloud, identity: str, before: Checked) -> State:
     key = cloud("kms:DescribeKey", KeyId=identity)["KeyMetadata"]
     if key["KeyState"] in ("PendingDeletion", "PendingReplicaDeletion"):
         raise GoneError
@@ -31,36 +32,36 @@ def _read_key(cloud: Cloud, identity: str, before: State) -> State:
     }
 
 
-def _update_key(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
+def _update_key(cloud: Cloud, identity: str, have: Checked, want: Checked, changed: frozenset[str]) -> None:
     key = {"KeyId": identity}
     if "isEnabled" in changed and want["isEnabled"]:
-        cloud("kms:EnableKey", **key)  # first: a disabled key takes no other change
+        cloud("kms:EnableKey", **key)  # first: a disabled key cannot be changed
     if changed & {"enableKeyRotation", "rotationPeriodInDays"}:
         cloud("kms:EnableKeyRotation" if want["enableKeyRotation"] else "kms:DisableKeyRotation", want, **key)
     if "description" in changed:
         cloud("kms:UpdateKeyDescription", want, **key)
     if "policy" in changed:
         cloud("kms:PutKeyPolicy", want, **key, PolicyName="default")
-    if "tagsAll" in changed:
-        if extra := sorted(have.get("tagsAll", {}).keys() - want["tagsAll"].keys()):
-            cloud("kms:UntagResource", **key, TagKeys=extra)
-        if want["tagsAll"]:
-            cloud("kms:TagResource", **key, Tags=pairs(want["tagsAll"], *TAG))
+    removed, tags = tag_changes(have, want, changed)
+    if removed:
+        cloud("kms:UntagResource", **key, TagKeys=removed)
+    if tags:
+        cloud("kms:TagResource", **key, Tags=pairs(tags, *TAG))
     if "isEnabled" in changed and not want["isEnabled"]:
         cloud("kms:DisableKey", **key)
 
 
-def _delete_key(cloud: Cloud, identity: str, state: State) -> None:
+def _delete_key(cloud: Cloud, identity: str, state: Checked) -> None:
     window = int(state.get("deletionWindowInDays") or 30)
     cloud("kms:ScheduleKeyDeletion", KeyId=identity, PendingWindowInDays=window)
 
 
-def _create_alias(cloud: Cloud, want: State) -> str:
+def _create_alias(cloud: Cloud, want: Checked) -> str:
     cloud("kms:CreateAlias", want, AliasName=want["name"])
     return str(want["name"])
 
 
-def _read_alias(cloud: Cloud, identity: str, before: State) -> State:
+def _read_alias(cloud: Cloud, identity: str, before: Checked) -> State:
     aliases = cloud.pages("kms:ListAliases", "Aliases")
     found = only(each for each in aliases if each["AliasName"] == identity)
     key = cloud("kms:DescribeKey", KeyId=found["TargetKeyId"])["KeyMetadata"]
@@ -72,16 +73,16 @@ def _read_alias(cloud: Cloud, identity: str, before: State) -> State:
     }
 
 
-def _update_alias(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
+def _update_alias(cloud: Cloud, identity: str, have: Checked, want: Checked, changed: frozenset[str]) -> None:
     cloud("kms:UpdateAlias", want, AliasName=identity)
 
 
-def _delete_alias(cloud: Cloud, identity: str, state: State) -> None:
+def _delete_alias(cloud: Cloud, identity: str, state: Checked) -> None:
     cloud("kms:DeleteAlias", AliasName=identity)
 
 
 def _same_key(one: str, other: str) -> bool:
-    """A key can be named by its id or its ARN."""
+    """A key can be given by its id or by its ARN."""
     return one.rsplit("/", 1)[-1] == other.rsplit("/", 1)[-1]
 
 
@@ -110,7 +111,7 @@ ROWS = [
     ),
     Row(
         "aws:kms/alias:Alias",
-        inputs={"name": text(REPLACES | COMPUTED), "targetKeyId": text(REQUIRED, alike=_same_key), **REGION},
+        inputs={"name": text(REPLACES | COMPUTED), "targetKeyId": text(REQUIRED, same=_same_key), **REGION},
         outputs=["arn", "namePrefix", "targetKeyArn"],
         autoname=Autoname(limit=238, prefix="alias/"),
         create=_create_alias,

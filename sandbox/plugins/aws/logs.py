@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from sandbox.plugins.aws.cloud import Cloud, only, plain
-from sandbox.plugins.aws.props import COMPUTED, LOCAL, REPLACES, State, flag, number, text
-from sandbox.plugins.aws.rows import REGION, TAGS, Autoname, Row
+from sandbox.plugins.aws.props import COMPUTED, LOCAL, REPLACES, flag, number, text
+from sandbox.plugins.aws.rows import REGION, TAGS, Autoname, Checked, Row, tag_changes
+from sandbox.plugins.wire import State
 
 
-def _create(cloud: Cloud, want: State) -> str:
+def _create(cloud: Cloud, want: Checked) -> str:
     cloud("logs:CreateLogGroup", want, logGroupName=want["name"], tags=want["tagsAll"])
     return str(want["name"])
 
 
-def _read(cloud: Cloud, identity: str, before: State) -> State:
+def _read(cloud: Cloud, identity: str, before: Checked) -> State:
     groups = cloud.pages("logs:DescribeLogGroups", "logGroups", logGroupNamePrefix=identity)
     group = only(each for each in groups if each["logGroupName"] == identity)
     arn = group["arn"].removesuffix(":*")
@@ -25,20 +26,20 @@ def _read(cloud: Cloud, identity: str, before: State) -> State:
     }
 
 
-def _update(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
+def _update(cloud: Cloud, identity: str, have: Checked, want: Checked, changed: frozenset[str]) -> None:
     group = {"logGroupName": identity}
     if "retentionInDays" in changed:
         cloud("logs:PutRetentionPolicy" if want["retentionInDays"] else "logs:DeleteRetentionPolicy", want, **group)
     if "kmsKeyId" in changed:
         cloud("logs:AssociateKmsKey" if want.get("kmsKeyId") else "logs:DisassociateKmsKey", want, **group)
-    if "tagsAll" in changed:
-        if extra := sorted(have.get("tagsAll", {}).keys() - want["tagsAll"].keys()):
-            cloud("logs:UntagResource", resourceArn=have["arn"], tagKeys=extra)
-        if want["tagsAll"]:
-            cloud("logs:TagResource", resourceArn=have["arn"], tags=want["tagsAll"])
+    removed, tags = tag_changes(have, want, changed)
+    if removed:
+        cloud("logs:UntagResource", resourceArn=have["arn"], tagKeys=removed)
+    if tags:
+        cloud("logs:TagResource", resourceArn=have["arn"], tags=tags)
 
 
-def _delete(cloud: Cloud, identity: str, state: State) -> None:
+def _delete(cloud: Cloud, identity: str, state: Checked) -> None:
     cloud("logs:DeleteLogGroup", logGroupName=identity)
 
 

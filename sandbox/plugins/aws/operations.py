@@ -1,59 +1,49 @@
-"""The steps of a resource's life, the same for every type: what differs is told by its row."""
+"""The operations on a resource: check, diff, create, read, update, delete. Each type's row supplies the API calls."""
 
 from __future__ import annotations
 
 import random
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from botocore.exceptions import ClientError
 
-from sandbox.plugins.aws.cloud import Cloud, GoneError, StandInError, gone
+from sandbox.plugins.aws.cloud import Cloud, GoneError, gone
 from sandbox.plugins.aws.props import (
     COMPUTED,
     LOCAL,
-    UNKNOWN,
     Difference,
     Misuse,
     Prop,
-    State,
-    Unknown,
     accept,
     aligned,
     differences,
     mapping,
 )
 from sandbox.plugins.aws.rows import Autoname, Row
+from sandbox.plugins.servicer import InitFailedError, ProviderError
+from sandbox.plugins.wire import UNKNOWN, State, Value, write
 
-# What AWS answers to a deletion while something else still holds on to the thing.
-HELD = {"DependencyViolation", "ResourceInUse", "ResourceInUseException", "DeleteConflict", "FileSystemInUse"}
-HELD_SECONDS = 60
+# The errors with which AWS refuses to delete what another resource still uses.
+IN_USE = {"DependencyViolation", "ResourceInUse", "ResourceInUseException", "DeleteConflict", "FileSystemInUse"}
+IN_USE_SECONDS = 60
 
-_EMPTY: dict[str, Any] = {"text": "", "flag": False, "number": 0, "set": [], "list": [], "policy": "", "map": {}}
-
-
-class UnfinishedError(Exception):
-    """The thing is there, and not all that was asked of it is done: the engine must remember it."""
-
-    def __init__(self, identity: str, state: State, inputs: State, reason: str) -> None:
-        super().__init__(reason)
-        self.identity, self.state, self.inputs, self.reason = identity, state, inputs, reason
+_EMPTY: dict[str, Value] = {"text": "", "flag": False, "number": 0, "set": [], "list": [], "policy": "", "map": {}}
 
 
 def comparable(row: Row) -> dict[str, Prop]:
-    """The properties a difference can be in: what is asked for, and the tags that the provider adds."""
+    """The properties that are compared: the inputs, and the tags that the provider adds."""
     return {**row.inputs, **({"tagsAll": mapping()} if "tags" in row.inputs else {})}
 
 
 def check(row: Row, cloud: Cloud, urn: str, olds: State, news: State, seed: bytes) -> tuple[State, list[Misuse]]:
-    """Inputs made whole: names made up, defaults filled in, tags merged; and what is wrong with them."""
-    defaults = []
+    """Complete the inputs (generated name, defaults, default tags) and list what is wrong with them."""
+    defaults: list[str] = []
     news = {name: value for name, value in news.items() if value is not None}
     auto = row.autoname
     if auto and auto.property not in news:
-        kept = auto.property in olds.get("__defaults", ())
-        news[auto.property] = olds[auto.property] if kept else _made_up(auto, urn.rsplit("::", 1)[1], seed)
+        kept = auto.property in _defaulted(olds)
+        news[auto.property] = olds[auto.property] if kept else _generated(auto, urn.rsplit("::", 1)[1], seed)
         defaults.append(auto.property)
     inputs, misuses = accept(row.inputs, news)
     defaults += [name for name in inputs if name not in news]
@@ -61,14 +51,27 @@ def check(row: Row, cloud: Cloud, urn: str, olds: State, news: State, seed: byte
         misuses = row.check(inputs)
     if "tags" in row.inputs:
         tags = inputs.get("tags") or {}
-        inputs["tagsAll"] = UNKNOWN if isinstance(tags, Unknown) else {**cloud.settings.default_tags, **tags}
-    return {**inputs, "__defaults": sorted(defaults)}, misuses
+        inputs["tagsAll"] = {**cloud.settings.default_tags, **tags} if isinstance(tags, dict) else UNKNOWN
+    return {**inputs, "__defaults": [*sorted(defaults)]}, misuses
 
 
-def _made_up(auto: Autoname, logical: str, seed: bytes) -> str:
+def _defaulted(inputs: State) -> list[Value]:
+    """The names of the inputs that the program did not give."""
+    names = inputs.get("__defaults")
+    return names if isinstance(names, list) else []
+
+
+def _generated(auto: Autoname, logical: str, seed: bytes) -> str:
     stem = f"{auto.prefix}{logical}"[: auto.limit - 8]
     digits = "".join(random.Random(seed or None).choices("0123456789abcdef", k=7))
     return f"{stem.lower() if auto.lower else stem}-{digits}"
+
+
+def deletes_first(row: Row, olds: State, news: State) -> bool:
+    """Whether a replacement deletes the old resource first, because both would have the same name."""
+    auto = row.autoname.property if row.autoname else ""
+    same_name = bool(auto) and auto not in _defaulted(news) and news.get(auto) == olds.get(auto)
+    return same_name or row.delete_first
 
 
 def find_differences(row: Row, state: State, want: State) -> list[Difference]:
@@ -82,41 +85,46 @@ def top(path: str) -> str:
 
 
 def planned(row: Row, want: State) -> State:
-    """The state that a preview of a creation shows: what is asked for, the rest unknown."""
+    """The state that a preview of a creation shows: the inputs, and unknown outputs."""
     return {**_guess(row.inputs, row.outputs, want), **{k: want[k] for k in ("tagsAll",) if k in want}}
 
 
 def planned_update(row: Row, olds: State, want: State) -> State:
     """The state that a preview of an update shows."""
     kept = {name: value for name, value in olds.items() if name not in row.inputs or COMPUTED in row.inputs[name].how}
-    renewed = {name: UNKNOWN for name in row.renewed if _changed(row, olds, want)}
-    return {**kept, **_kept_computed(row.inputs, olds, _asked(row, want)), **renewed}
+    renewed: State = {name: UNKNOWN for name in row.renewed if _changed(row, olds, want)}
+    return {**kept, **_keep_computed(row.inputs, olds, _asked(row, want)), **renewed}
 
 
-def _kept_computed(inputs: Mapping[str, Prop], olds: State, asked: State) -> State:
-    """What is asked for, with the members of a block that AWS had picked."""
+def _keep_computed(inputs: Mapping[str, Prop], olds: State, asked: State) -> State:
+    """The inputs, together with the values that AWS had chosen inside their blocks."""
     state = dict(asked)
     for name, prop in inputs.items():
-        if prop.kind == "block" and isinstance(asked.get(name), dict) and isinstance(olds.get(name), dict):
-            state[name] = {**olds[name], **_kept_computed(prop.members, olds[name], asked[name])}
+        new, old = asked.get(name), olds.get(name)
+        if prop.kind == "block" and isinstance(new, dict) and isinstance(old, dict):
+            state[name] = {**old, **_keep_computed(prop.members, old, new)}
     return state
 
 
 def _guess(inputs: Mapping[str, Prop], outputs: Sequence[str], want: State) -> State:
     state: State = {name.split(".")[0]: UNKNOWN for name in outputs if "." not in name}
     for name, prop in inputs.items():
-        inner = [each.split(".", 1)[1] for each in outputs if each.startswith(f"{name}.")]
-        if isinstance(want.get(name), dict) and prop.kind == "block":
-            state[name] = _guess(prop.members, inner, want[name])
-        elif want.get(name) is not None:
-            state[name] = want[name]
+        value = want.get(name)
+        if isinstance(value, dict) and prop.kind == "block":
+            state[name] = _guess(prop.members, _inside(outputs, name), value)
+        elif value is not None:
+            state[name] = value
         elif COMPUTED in prop.how:
             state[name] = UNKNOWN
     return state
 
 
+def _inside(outputs: Sequence[str], block: str) -> list[str]:
+    return [each.split(".", 1)[1] for each in outputs if each.startswith(f"{block}.")]
+
+
 def look(row: Row, cloud: Cloud, identity: str, before: State) -> State | None:
-    """The state as AWS has it, under the names of the SDK; None when the thing is not there."""
+    """The current state in AWS, with the names of the SDK; None if the resource does not exist."""
     raw = _ask(row, cloud, identity, before)
     return None if raw is None else _shape(row, cloud, raw, before)
 
@@ -134,9 +142,12 @@ def _shape(row: Row, cloud: Cloud, raw: State, before: State) -> State:
     state = _pruned(row.inputs, row.outputs, raw)
     state.update({name: before.get(name, prop.default) for name, prop in row.inputs.items() if LOCAL in prop.how})
     if "tags" in row.inputs:
-        own, defaults = before.get("tags") or {}, cloud.settings.default_tags
-        state["tagsAll"] = raw.get("tagsAll") or {}
-        state["tags"] = {k: v for k, v in state["tagsAll"].items() if k in own or defaults.get(k) != v}
+        own, defaults = before.get("tags"), cloud.settings.default_tags
+        given = own if isinstance(own, dict) else {}
+        real = raw.get("tagsAll")
+        tags = real if isinstance(real, dict) else {}
+        state["tagsAll"] = tags
+        state["tags"] = {k: v for k, v in tags.items() if k in given or defaults.get(k) != v}
     if "region" in row.inputs:
         state["region"] = cloud.region
     return aligned(row.inputs, {name: value for name, value in state.items() if value is not None}, before)
@@ -145,18 +156,21 @@ def _shape(row: Row, cloud: Cloud, raw: State, before: State) -> State:
 def _pruned(inputs: Mapping[str, Prop], outputs: Sequence[str], raw: State) -> State:
     state: State = {name: "" if raw.get(name) is None else raw[name] for name in outputs if "." not in name}
     for name, prop in inputs.items():
-        value = raw.get(name)
-        inner = [each.split(".", 1)[1] for each in outputs if each.startswith(f"{name}.")]
+        value, inner = raw.get(name), _inside(outputs, name)
         if value is None:
             state[name] = _EMPTY.get(prop.kind) if COMPUTED in prop.how else None
-        elif prop.kind == "block":
-            state[name] = {k: v for k, v in _pruned(prop.members, inner, value).items() if v is not None}
-        elif prop.item and prop.item.kind == "block":
-            items = [_pruned(prop.item.members, inner, each) for each in value]
-            state[name] = [{k: v for k, v in each.items() if v is not None} for each in items]
+        elif isinstance(value, dict) and prop.kind == "block":
+            state[name] = _without_nulls(_pruned(prop.members, inner, value))
+        elif isinstance(value, list) and prop.item and prop.item.kind == "block":
+            members = prop.item.members
+            state[name] = [_without_nulls(_pruned(members, inner, each)) for each in value if isinstance(each, dict)]
         else:
             state[name] = value
     return state
+
+
+def _without_nulls(state: State) -> State:
+    return {name: value for name, value in state.items() if value is not None}
 
 
 def create(row: Row, cloud: Cloud, want: State, seconds: float) -> tuple[str, State]:
@@ -164,27 +178,27 @@ def create(row: Row, cloud: Cloud, want: State, seconds: float) -> tuple[str, St
     try:
         if row.finish:
             row.finish(cloud, identity)
-        state = _settle(row, cloud, identity, want, seconds)
+        state = _await_ready(row, cloud, identity, want, seconds)
         if missing := _changed(row, state, want):
             state = change(row, cloud, identity, state, want, missing, seconds)
-    except Exception as error:  # whatever it is, what exists must not be lost
-        raise _unfinished(row, cloud, identity, want, error) from error
+    except Exception as error:  # whatever it is, the engine must store what exists
+        raise _init_failed(row, cloud, identity, want, error) from error
     return identity, state
 
 
 def change(
     row: Row, cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str], seconds: float
 ) -> State:
-    """Bring `changed` to what is wanted, and see that AWS has it so."""
-    told = {name for name in changed if name not in row.inputs or LOCAL not in row.inputs[name].how}
-    if told and row.update is None:
-        raise StandInError(f"AWS has {', '.join(sorted(told))} otherwise than asked, and it cannot be changed")
-    if told and row.update:
-        row.update(cloud, identity, have, want, frozenset(told))
-    state = _settle(row, cloud, identity, want, seconds)
+    """Change these properties, and check that AWS now has the new values."""
+    remote = {name for name in changed if name not in row.inputs or LOCAL not in row.inputs[name].how}
+    if remote and row.update is None:
+        raise ProviderError(f"AWS has other values for {', '.join(sorted(remote))}, and they cannot be changed")
+    if remote and row.update:
+        row.update(cloud, identity, have, want, frozenset(remote))
+    state = _await_ready(row, cloud, identity, want, seconds)
     if still := _changed(row, state, want):
         details = "; ".join(f"{name}: asked {want.get(name)!r}, has {state.get(name)!r}" for name in sorted(still))
-        raise StandInError(f"AWS did not take what was asked: {details}")
+        raise ProviderError(f"AWS did not store the requested values: {details}")
     return state
 
 
@@ -192,20 +206,21 @@ def _changed(row: Row, state: State, want: State) -> frozenset[str]:
     return frozenset(top(each.path) for each in find_differences(row, state, want))
 
 
-def _settle(row: Row, cloud: Cloud, identity: str, want: State, seconds: float) -> State:
-    def settled() -> State | None:
+def _await_ready(row: Row, cloud: Cloud, identity: str, want: State, seconds: float) -> State:
+    def ready() -> State | None:
         raw = _ask(row, cloud, identity, want)
-        return _shape(row, cloud, raw, want) if raw is not None and row.settled(raw) else None
+        return _shape(row, cloud, raw, want) if raw is not None and row.ready(raw) else None
 
-    return cloud.until(settled, f"{row.token} {identity} to be ready", seconds)
+    return cloud.until(ready, f"{row.token} {identity} to be ready", seconds)
 
 
-def _unfinished(row: Row, cloud: Cloud, identity: str, want: State, error: Exception) -> UnfinishedError:
+def _init_failed(row: Row, cloud: Cloud, identity: str, want: State, error: Exception) -> InitFailedError:
     try:
         state = look(row, cloud, identity, want)
-    except (ClientError, StandInError):
+    except (ClientError, ProviderError):
         state = None
-    return UnfinishedError(identity, _asked(row, want) if state is None else state, want, explain(error))
+    stored = _asked(row, want) if state is None else state
+    return InitFailedError([explain(error)], identity, write(stored), write(want))
 
 
 def _asked(row: Row, want: State) -> State:
@@ -215,15 +230,15 @@ def _asked(row: Row, want: State) -> State:
 def update(row: Row, cloud: Cloud, identity: str, olds: State, want: State, seconds: float) -> State:
     try:
         return change(row, cloud, identity, olds, want, _changed(row, olds, want), seconds)
-    except (ClientError, StandInError) as error:
-        raise _unfinished(row, cloud, identity, want, error) from error
+    except (ClientError, ProviderError) as error:
+        raise _init_failed(row, cloud, identity, want, error) from error
 
 
 def delete(row: Row, cloud: Cloud, identity: str, state: State, seconds: float) -> None:
-    """Delete, as often as something else still holds on to it, and see it gone."""
+    """Delete, retry while another resource still uses this one, and wait until it is gone."""
     if state.get("skipDestroy"):
         return
-    patience = time.monotonic() + min(HELD_SECONDS, seconds)
+    retry_until = time.monotonic() + min(IN_USE_SECONDS, seconds)
 
     def tried() -> bool | None:
         try:
@@ -231,7 +246,7 @@ def delete(row: Row, cloud: Cloud, identity: str, state: State, seconds: float) 
         except GoneError:
             return True
         except ClientError as error:
-            if error.response["Error"]["Code"] in HELD and time.monotonic() < patience:
+            if error.response["Error"]["Code"] in IN_USE and time.monotonic() < retry_until:
                 return None
             if not gone(error):
                 raise
@@ -241,13 +256,13 @@ def delete(row: Row, cloud: Cloud, identity: str, state: State, seconds: float) 
     if row.vanishes:
         cloud.until(
             lambda: True if look(row, cloud, identity, state) is None else None,
-            f"{row.token} {identity} to go",
+            f"{row.token} {identity} to be deleted",
             seconds,
         )
 
 
 def explain(error: Exception) -> str:
     if isinstance(error, ClientError):
-        told = error.response["Error"]
-        return f"{error.operation_name}: {told['Code']}: {' '.join(told.get('Message', '').split())}"
+        reported = error.response["Error"]
+        return f"{error.operation_name}: {reported['Code']}: {' '.join(reported.get('Message', '').split())}"
     return str(error)

@@ -1,4 +1,4 @@
-"""What a property may be, whether what was asked for is what AWS has, and which differences force a replacement."""
+"""Property tables: which inputs are accepted, how they differ from the state in AWS, and what forces a replacement."""
 
 from __future__ import annotations
 
@@ -8,27 +8,17 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-State = dict[str, Any]
-
-
-class Unknown:
-    """A value that the engine cannot know yet, in a preview."""
-
-    def __repr__(self) -> str:
-        return "<known after up>"
-
-
-UNKNOWN = Unknown()
+from sandbox.plugins.wire import State, Unknown, Value
 
 
 class Is(enum.Flag):
-    """How a property behaves, besides its kind."""
+    """How a property behaves."""
 
     PLAIN = 0
     REQUIRED = enum.auto()
     REPLACES = enum.auto()  # a change forces a replacement
-    COMPUTED = enum.auto()  # AWS picks a value when the program gives none
-    LOCAL = enum.auto()  # AWS is never told: a setting of the provider itself
+    COMPUTED = enum.auto()  # AWS chooses a value when the program gives none
+    LOCAL = enum.auto()  # an option of the provider, not sent to AWS
 
 
 PLAIN, REQUIRED, REPLACES, COMPUTED, LOCAL = Is.PLAIN, Is.REQUIRED, Is.REPLACES, Is.COMPUTED, Is.LOCAL
@@ -38,18 +28,18 @@ Kind = Literal["text", "number", "flag", "policy", "map", "block", "set", "list"
 
 @dataclass(frozen=True)
 class Prop:
-    """One input property: its kind, how it behaves, and what it holds."""
+    """One input property."""
 
     kind: Kind
     how: Is = PLAIN
-    default: Any = None
+    default: Value = None
     members: Mapping[str, Prop] = field(default_factory=dict)
     item: Prop | None = None
-    alike: Callable[[Any, Any], bool] | None = None
+    same: Callable[[str, str], bool] | None = None  # whether two different texts mean the same
 
 
-def text(how: Is = PLAIN, default: str | None = None, alike: Callable[[Any, Any], bool] | None = None) -> Prop:
-    return Prop("text", how, default, alike=alike)
+def text(how: Is = PLAIN, default: str | None = None, same: Callable[[str, str], bool] | None = None) -> Prop:
+    return Prop("text", how, default, same=same)
 
 
 def number(how: Is = PLAIN, default: int | None = None) -> Prop:
@@ -69,7 +59,7 @@ def mapping(how: Is = PLAIN) -> Prop:
 
 
 def texts(how: Is = PLAIN) -> Prop:
-    """A set of texts: their order says nothing."""
+    """A set of texts; their order has no meaning."""
     return Prop("set", how, item=text())
 
 
@@ -90,7 +80,7 @@ def blocks(members: Mapping[str, Prop], how: Is = PLAIN, kind: Literal["set", "l
 
 
 class Difference(NamedTuple):
-    """One place where what is asked for is not what is there."""
+    """One property whose requested value is not the value in AWS."""
 
     path: str
     kind: Literal["ADD", "DELETE", "UPDATE"]
@@ -98,7 +88,7 @@ class Difference(NamedTuple):
 
 
 class Misuse(NamedTuple):
-    """One input that cannot be accepted, and why."""
+    """One input that is not accepted, and the reason."""
 
     path: str
     reason: str
@@ -114,10 +104,10 @@ def join(path: str, key: str | int) -> str:
 
 
 def accept(props: Mapping[str, Prop], given: State, path: str = "") -> tuple[State, list[Misuse]]:
-    """The inputs with numbers and texts put right and defaults filled in, and whatever is wrong with them."""
+    """The inputs with converted values and defaults, and the list of what is wrong with them."""
     good: State = {}
     bad = [
-        Misuse(join(path, name), f"not known to the stand-in, which accepts: {', '.join(sorted(props))}")
+        Misuse(join(path, name), f"is not supported by the emulated provider; it accepts: {', '.join(sorted(props))}")
         for name in given
         if name not in props
     ]
@@ -125,7 +115,7 @@ def accept(props: Mapping[str, Prop], given: State, path: str = "") -> tuple[Sta
         value = given.get(name)
         if value is None:
             if REQUIRED in prop.how:
-                bad.append(Misuse(join(path, name), "required, and not given"))
+                bad.append(Misuse(join(path, name), "is required"))
             elif prop.default is not None:
                 good[name] = prop.default
         else:
@@ -134,7 +124,7 @@ def accept(props: Mapping[str, Prop], given: State, path: str = "") -> tuple[Sta
     return good, bad
 
 
-def _accept_value(prop: Prop, value: Any, path: str) -> tuple[Any, list[Misuse]]:
+def _accept_value(prop: Prop, value: Value, path: str) -> tuple[Value, list[Misuse]]:
     wrong = [Misuse(path, f"{value!r} is not a {prop.kind}")]
     if isinstance(value, Unknown):
         return value, []
@@ -151,10 +141,8 @@ def _accept_value(prop: Prop, value: Any, path: str) -> tuple[Any, list[Misuse]]
         value = {"true": True, "false": False}.get(value, value) if isinstance(value, str) else value
         return value, [] if isinstance(value, bool) else wrong
     if prop.kind == "number":
-        try:
-            return (value, wrong) if isinstance(value, bool) else (_as_number(value), [])
-        except (TypeError, ValueError):
-            return value, wrong
+        number = _as_number(value)
+        return (value, wrong) if number is None else (number, [])
     if prop.kind == "policy" and isinstance(value, str):
         try:
             json.loads(value)
@@ -163,7 +151,7 @@ def _accept_value(prop: Prop, value: Any, path: str) -> tuple[Any, list[Misuse]]
     return (value, wrong) if isinstance(value, (dict, list)) else (_as_text(value), [])
 
 
-def _as_text(value: Any) -> Any:
+def _as_text(value: Value) -> Value:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, (int, float)):
@@ -171,17 +159,23 @@ def _as_text(value: Any) -> Any:
     return value
 
 
-def _as_number(value: Any) -> int | float:
-    return int(value) if float(value).is_integer() else float(value)
+def _as_number(value: Value) -> int | float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        number = float(value)
+    except ValueError:
+        return None
+    return int(number) if number.is_integer() else number
 
 
 def differences(props: Mapping[str, Prop], asked: State, actual: State, path: str = "") -> Iterator[Difference]:
-    """Every place where `actual`, the state read from AWS, is not what is asked for."""
+    """Every difference between the requested values and `actual`, the state read from AWS."""
     for name, prop in props.items():
         yield from _differ(prop, asked.get(name), actual.get(name), join(path, name), False)
 
 
-def _differ(prop: Prop, asked: Any, actual: Any, path: str, replaces: bool) -> Iterator[Difference]:
+def _differ(prop: Prop, asked: Value, actual: Value, path: str, replaces: bool) -> Iterator[Difference]:
     replaces = replaces or REPLACES in prop.how
     if asked is None:
         if COMPUTED not in prop.how and not _empty(prop, actual):
@@ -191,52 +185,60 @@ def _differ(prop: Prop, asked: Any, actual: Any, path: str, replaces: bool) -> I
     elif actual is None:
         if not _empty(prop, asked):
             yield Difference(path, "ADD", replaces)
-    elif prop.kind == "block":
-        for name, member in prop.members.items():
+    elif isinstance(asked, dict) and isinstance(actual, dict):
+        members = prop.members if prop.kind == "block" else dict.fromkeys(sorted(asked.keys() | actual.keys()), text())
+        for name, member in members.items():
             yield from _differ(member, asked.get(name), actual.get(name), join(path, name), replaces)
-    elif prop.kind == "map":
-        for key in sorted(asked.keys() | actual.keys()):
-            yield from _differ(text(), asked.get(key), actual.get(key), join(path, key), replaces)
-    elif prop.kind == "list" and prop.item and len(asked) == len(actual):
-        for at, (one, other) in enumerate(zip(asked, actual, strict=True)):
+    elif prop.kind == "list" and prop.item and _equally_long(asked, actual):
+        for at, (one, other) in enumerate(zip(_items(asked), _items(actual), strict=True)):
             yield from _differ(prop.item, one, other, join(path, at), replaces)
     elif not _same(prop, asked, actual):
         yield Difference(path, "UPDATE", replaces)
 
 
-def _same(prop: Prop, asked: Any, actual: Any) -> bool:
+def _items(value: Value) -> list[Value]:
+    return value if isinstance(value, list) else []
+
+
+def _equally_long(one: Value, other: Value) -> bool:
+    return isinstance(one, list) and isinstance(other, list) and len(one) == len(other)
+
+
+def _same(prop: Prop, asked: Value, actual: Value) -> bool:
     if prop.kind == "set" and prop.item:
-        left = list(actual)
-        for each in asked:
-            twin = next(
+        left = list(_items(actual))
+        for each in _items(asked):
+            equal = next(
                 (at for at, other in enumerate(left) if not any(_differ(prop.item, each, other, "", False))), None
             )
-            if twin is None:
+            if equal is None:
                 return False
-            del left[twin]
+            del left[equal]
         return not left
-    if prop.kind == "policy":
-        return same_policy(asked, actual)
-    return asked == actual or bool(prop.alike and prop.alike(asked, actual))
+    if isinstance(asked, str) and isinstance(actual, str):
+        if prop.kind == "policy":
+            return same_policy(asked, actual)
+        return asked == actual or bool(prop.same and prop.same(asked, actual))
+    return asked == actual
 
 
-def _empty(prop: Prop, value: Any) -> bool:
-    """Whether a value says no more than its absence."""
+def _empty(prop: Prop, value: Value) -> bool:
+    """Whether a value means the same as no value."""
     if prop.kind == "block" and isinstance(value, dict):
         return all(_empty(prop.members[name], v) for name, v in value.items() if name in prop.members)
     return value in (None, "", False, 0, [], {}) or (value == prop.default and prop.default is not None)
 
 
 def same_policy(one: str, other: str) -> bool:
-    """Whether two policy documents say the same: IAM keeps neither spacing nor the order within a list of names."""
-    return bool(_settled(json.loads(one or "{}")) == _settled(json.loads(other or "{}")))
+    """Whether two policy documents are equal: IAM changes spacing and the order of names in a list."""
+    return bool(_normalized(json.loads(one or "{}")) == _normalized(json.loads(other or "{}")))
 
 
-def _settled(document: Any, key: str = "") -> Any:
+def _normalized(document: Any, key: str = "") -> Any:
     if isinstance(document, dict):
-        return {k: _settled(v, k) for k, v in document.items()}
+        return {k: _normalized(v, k) for k, v in document.items()}
     if isinstance(document, list):
-        items = [_settled(each) for each in document]
+        items = [_normalized(each) for each in document]
         if key == "Statement":
             return items
         return items[0] if len(items) == 1 else sorted(items, key=_order)
@@ -244,7 +246,7 @@ def _settled(document: Any, key: str = "") -> Any:
 
 
 def aligned(props: Mapping[str, Prop], state: State, before: State) -> State:
-    """The state with sets in one order and policies in one spelling: as before while they say the same."""
+    """The state with sorted sets; sets and policies that mean the same as before keep their old form."""
     out = dict(state)
     for name, prop in props.items():
         value, was = state.get(name), before.get(name)
@@ -253,7 +255,7 @@ def aligned(props: Mapping[str, Prop], state: State, before: State) -> State:
         elif prop.kind in ("set", "policy") and value:
             plain = prop.kind == "policy" or (prop.item and prop.item.kind != "block")
             same = plain and was is not None and not isinstance(was, Unknown) and _same(prop, was, value)
-            out[name] = was if same else sorted(value, key=_order) if prop.kind == "set" else value
+            out[name] = was if same else sorted(value, key=_order) if isinstance(value, list) else value
     return out
 
 
@@ -262,23 +264,23 @@ def _order(value: Any) -> str:
 
 
 def as_inputs(props: Mapping[str, Prop], state: State, before: State) -> State:
-    """The inputs that would ask for `state`: those asked before, brought up to date, and whatever else AWS now has."""
-    inputs = {}
+    """The inputs that describe `state`: the former inputs with current values, and what else AWS now has."""
+    inputs: State = {}
     for name, prop in props.items():
         value, was = state.get(name), before.get(name)
         if was is None:
             if value is not None and COMPUTED not in prop.how and not _empty(prop, value):
-                inputs[name] = _shown(prop, value, None)
+                inputs[name] = _as_input(prop, value, None)
         elif not any(_differ(prop, was, value, name, False)):
             inputs[name] = was
         elif value is not None:
-            inputs[name] = _shown(prop, value, was)
+            inputs[name] = _as_input(prop, value, was)
     return inputs
 
 
-def _shown(prop: Prop, value: Any, before: Any) -> Any:
+def _as_input(prop: Prop, value: Value, before: Value) -> Value:
     if prop.kind == "block" and isinstance(value, dict):
-        return as_inputs(prop.members, value, before or {})
+        return as_inputs(prop.members, value, before if isinstance(before, dict) else {})
     if prop.item and prop.item.kind == "block" and isinstance(value, list):
-        return [as_inputs(prop.item.members, each, {}) for each in value]
+        return [as_inputs(prop.item.members, each, {}) for each in value if isinstance(each, dict)]
     return value

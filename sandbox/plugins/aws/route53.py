@@ -1,4 +1,4 @@
-"""Route53: zones and the records in them."""
+"""Route53: hosted zones and records."""
 
 from __future__ import annotations
 
@@ -6,25 +6,26 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from sandbox.plugins.aws.cloud import Cloud, StandInError, first, only, pairs, plain, unpaired
+from sandbox.plugins.aws.cloud import Cloud, first, only, pairs, plain, unpaired
 from sandbox.plugins.aws.props import (
     COMPUTED,
     LOCAL,
     REPLACES,
     REQUIRED,
-    State,
     blocks,
     flag,
     number,
     text,
     texts,
 )
-from sandbox.plugins.aws.rows import TAGS, Autoname, Row, exactly_one
+from sandbox.plugins.aws.rows import TAGS, Autoname, Checked, Row, exactly_one, tag_changes
+from sandbox.plugins.servicer import ProviderError
+from sandbox.plugins.wire import State
 
 IN_SYNC_SECONDS = 300
 
 
-def _create_zone(cloud: Cloud, want: State) -> str:
+def _create_zone(cloud: Cloud, want: Checked) -> str:
     vpc = first(want.get("vpcs"))
     parameters: dict[str, Any] = {"VPC": _vpc(cloud, vpc)} if vpc else {}
     answer = cloud(
@@ -41,7 +42,7 @@ def _vpc(cloud: Cloud, given: Mapping[str, Any]) -> dict[str, str]:
     return {"VPCId": given["vpcId"], "VPCRegion": given.get("vpcRegion") or cloud.region}
 
 
-def _read_zone(cloud: Cloud, identity: str, before: State) -> State:
+def _read_zone(cloud: Cloud, identity: str, before: Checked) -> State:
     answer = cloud("route53:GetHostedZone", Id=identity)
     zone = answer["HostedZone"]
     name = zone["Name"].rstrip(".")
@@ -70,7 +71,7 @@ def _values(record: Mapping[str, Any]) -> list[dict[str, str]]:
     return record.get("ResourceRecords") or []
 
 
-def _update_zone(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
+def _update_zone(cloud: Cloud, identity: str, have: Checked, want: Checked, changed: frozenset[str]) -> None:
     if "comment" in changed:
         cloud("route53:UpdateHostedZoneComment", Id=identity, Comment=want["comment"])
     if "vpcs" in changed:
@@ -78,20 +79,20 @@ def _update_zone(cloud: Cloud, identity: str, have: State, want: State, changed:
             {(each["VPCId"], each["VPCRegion"]) for each in (_vpc(cloud, vpc) for vpc in state.get("vpcs") or [])}
             for state in (have, want)
         )
-        # First the new ones: a private zone is never without a VPC.
+        # Associate first: a private zone must always have a VPC.
         for action, vpcs in (("Associate", wanted - has), ("Disassociate", has - wanted)):
             for vpc, region in sorted(vpcs):
                 way = "With" if action == "Associate" else "From"
                 where = {"VPCId": vpc, "VPCRegion": region}
                 cloud(f"route53:{action}VPC{way}HostedZone", HostedZoneId=identity, VPC=where)
-    if "tagsAll" in changed:
-        tags: dict[str, Any] = {"AddTags": pairs(want["tagsAll"])} if want["tagsAll"] else {}
-        if extra := sorted(have.get("tagsAll", {}).keys() - want["tagsAll"].keys()):
-            tags["RemoveTagKeys"] = extra
-        cloud("route53:ChangeTagsForResource", ResourceType="hostedzone", ResourceId=identity, **tags)
+    removed, tags = tag_changes(have, want, changed)
+    if removed or tags:
+        given: dict[str, Any] = {"AddTags": pairs(tags)} if tags else {}
+        given |= {"RemoveTagKeys": removed} if removed else {}
+        cloud("route53:ChangeTagsForResource", ResourceType="hostedzone", ResourceId=identity, **given)
 
 
-def _delete_zone(cloud: Cloud, identity: str, state: State) -> None:
+def _delete_zone(cloud: Cloud, identity: str, state: Checked) -> None:
     if state.get("forceDestroy"):
         name = cloud("route53:GetHostedZone", Id=identity)["HostedZone"]["Name"]
         records = cloud.pages("route53:ListResourceRecordSets", "ResourceRecordSets", HostedZoneId=identity)
@@ -101,7 +102,7 @@ def _delete_zone(cloud: Cloud, identity: str, state: State) -> None:
 
 
 def _change(cloud: Cloud, zone: str, *changes: tuple[str, Mapping[str, Any]]) -> None:
-    """Change records in one step, and wait until every name server answers so."""
+    """Change records in one batch, and wait until all name servers have the change."""
     batch = {"Changes": [{"Action": action, "ResourceRecordSet": record} for action, record in changes]}
     change = cloud("route53:ChangeResourceRecordSets", HostedZoneId=zone, ChangeBatch=batch)["ChangeInfo"]
 
@@ -109,10 +110,10 @@ def _change(cloud: Cloud, zone: str, *changes: tuple[str, Mapping[str, Any]]) ->
         return True if cloud("route53:GetChange", Id=change["Id"])["ChangeInfo"]["Status"] == "INSYNC" else None
 
     if change["Status"] != "INSYNC":
-        cloud.until(in_sync, f"the records of zone {zone} to be in sync", IN_SYNC_SECONDS)
+        cloud.until(in_sync, f"the records of zone {zone} to be INSYNC", IN_SYNC_SECONDS)
 
 
-def _record_set(cloud: Cloud, want: State) -> dict[str, Any]:
+def _record_set(cloud: Cloud, want: Checked) -> dict[str, Any]:
     record: dict[str, Any] = {"Name": _full_name(cloud, want["zoneId"], want["name"]), "Type": want["type"]}
     if aliases := want.get("aliases"):
         target = aliases[0]
@@ -126,13 +127,13 @@ def _record_set(cloud: Cloud, want: State) -> dict[str, Any]:
 
 
 def _full_name(cloud: Cloud, zone: str, name: str) -> str:
-    """A name is given in full or within its zone; records are kept in full."""
+    """The full name of a record; the program may leave out the name of the zone."""
     apex = cloud("route53:GetHostedZone", Id=zone)["HostedZone"]["Name"].rstrip(".")
     name = name.rstrip(".").lower()
     return name if name == apex or name.endswith(f".{apex}") else f"{name}.{apex}".lstrip(".")
 
 
-def _create_record(cloud: Cloud, want: State) -> str:
+def _create_record(cloud: Cloud, want: Checked) -> str:
     _change(cloud, want["zoneId"], ("UPSERT" if want.get("allowOverwrite") else "CREATE", _record_set(cloud, want)))
     return f"{want['zoneId']}_{want['name']}_{want['type']}"
 
@@ -147,17 +148,17 @@ def _find_record(cloud: Cloud, zone: str, name: str, kind: str) -> Mapping[str, 
     return found
 
 
-def _place_of_record(identity: str, state: State) -> tuple[str, str, str]:
+def _place_of_record(identity: str, state: Checked) -> tuple[str, str, str]:
     if state.get("zoneId"):
         return state["zoneId"], state["name"], state["type"]
     zone, found, rest = identity.partition("_")
     name, found, kind = rest.rpartition("_")
     if not found:
-        raise StandInError(f"a record is imported by ZONEID_NAME_TYPE, not {identity!r}")
+        raise ProviderError(f"the id of a record has the form ZONEID_NAME_TYPE, not {identity!r}")
     return zone, name, kind
 
 
-def _read_record(cloud: Cloud, identity: str, before: State) -> State:
+def _read_record(cloud: Cloud, identity: str, before: Checked) -> State:
     zone, name, kind = _place_of_record(identity, before)
     record = _find_record(cloud, zone, name, kind)
     alias = record.get("AliasTarget")
@@ -179,14 +180,14 @@ def _read_record(cloud: Cloud, identity: str, before: State) -> State:
     }
 
 
-def _update_record(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
+def _update_record(cloud: Cloud, identity: str, have: Checked, want: Checked, changed: frozenset[str]) -> None:
     changes: list[tuple[str, Mapping[str, Any]]] = [("UPSERT", _record_set(cloud, want))]
     if "type" in changed:
         changes.insert(0, ("DELETE", _find_record(cloud, have["zoneId"], have["name"], have["type"])))
     _change(cloud, want["zoneId"], *changes)
 
 
-def _delete_record(cloud: Cloud, identity: str, state: State) -> None:
+def _delete_record(cloud: Cloud, identity: str, state: Checked) -> None:
     place = _place_of_record(identity, state)
     _change(cloud, place[0], ("DELETE", _find_record(cloud, *place)))
 
@@ -195,7 +196,7 @@ ROWS = [
     Row(
         "aws:route53/zone:Zone",
         inputs={
-            "name": text(REPLACES | COMPUTED, alike=lambda one, other: one.rstrip(".") == other.rstrip(".")),
+            "name": text(REPLACES | COMPUTED, same=lambda one, other: one.rstrip(".") == other.rstrip(".")),
             "comment": text(default="Managed by Pulumi"),
             "forceDestroy": flag(LOCAL, default=False),
             "vpcs": blocks({"vpcId": text(REQUIRED), "vpcRegion": text(COMPUTED)}),

@@ -1,25 +1,32 @@
-"""What a row of the table is; the rows themselves stand in one file a service."""
+"""The table of resource types: what a row contains. Each service has a file with its rows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, TypeAlias
 
-from sandbox.plugins.aws.cloud import Cloud, StandInError
-from sandbox.plugins.aws.props import COMPUTED, REPLACES, Misuse, Prop, State, mapping, text
+from sandbox.plugins.aws.cloud import Cloud
+from sandbox.plugins.aws.props import COMPUTED, REPLACES, Misuse, Prop, mapping, text
+from sandbox.plugins.servicer import ProviderError
+from sandbox.plugins.wire import State
+
+# Inputs or state of a resource in the code of its type: the types of its properties are checked before.
+Checked: TypeAlias = dict[str, Any]
 
 TAGS = {"tags": mapping()}
 REGION = {"region": text(REPLACES | COMPUTED)}
 
 
 class Update(Protocol):
-    def __call__(self, cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str], /) -> None: ...
+    def __call__(
+        self, cloud: Cloud, identity: str, have: Checked, want: Checked, changed: frozenset[str], /
+    ) -> None: ...
 
 
 @dataclass(frozen=True)
 class Autoname:
-    """How a physical name is made when the program gives none: the logical name and seven hexadecimal digits."""
+    """How a missing physical name is generated: the logical name and seven hexadecimal digits."""
 
     property: str = "name"
     limit: int = 255
@@ -29,31 +36,40 @@ class Autoname:
 
 @dataclass(frozen=True)
 class Row:
-    """One resource type: what it accepts and gives, and how it is made, read, changed and deleted."""
+    """One resource type: its inputs and outputs, and the AWS calls that create, read, update and delete it."""
 
     token: str
     inputs: Mapping[str, Prop]
     outputs: Sequence[str]
-    create: Callable[[Cloud, State], str]
-    # `before` is the last known state: it holds what AWS cannot tell.
-    read: Callable[[Cloud, str, State], State]
-    delete: Callable[[Cloud, str, State], None]
+    create: Callable[[Cloud, Checked], str]
+    # Its third argument is the last known state: AWS does not return every value.
+    read: Callable[[Cloud, str, Checked], State]
+    delete: Callable[[Cloud, str, Checked], None]
     update: Update | None = None
-    finish: Callable[[Cloud, str], None] | None = None  # a step of the creation after the thing is there
+    finish: Callable[[Cloud, str], None] | None = None  # runs after the creation
     autoname: Autoname | None = None
-    settled: Callable[[State], bool] = lambda answer: True
-    check: Callable[[State], list[Misuse]] = lambda given: []
-    forces: Callable[[State, State], list[str]] = lambda state, want: []  # replacements that depend on the values
-    withheld: Sequence[str] = ()  # outputs that the SDK promises and the stand-in does not have
-    renewed: Sequence[str] = ()  # outputs that an update gives a new value
-    delete_first: bool = False  # two cannot be there at once, so a replacement deletes the old one first
-    known_as: Callable[[Cloud, State], str] | None = None  # its id, where an import names it otherwise
-    vanishes: bool = True  # False: AWS keeps it, switched off, so that it cannot be seen gone
-    seconds: float = 600  # how long to wait, when the program does not say
+    ready: Callable[[Checked], bool] = lambda answer: True
+    check: Callable[[Checked], list[Misuse]] = lambda given: []
+    forces: Callable[[Checked, Checked], list[str]] = (
+        lambda state, want: []
+    )  # properties whose new value forces a replacement
+    withheld: Sequence[str] = ()  # outputs that the SDK declares and this provider does not return
+    renewed: Sequence[str] = ()  # outputs that an update changes
+    delete_first: bool = False  # a replacement deletes first: two cannot exist side by side
+    known_as: Callable[[Cloud, Checked], str] | None = None  # its id, where the id for an import is a different one
+    vanishes: bool = True  # False: AWS keeps it in a disabled state
+    seconds: float = 600  # default timeout
 
 
-def exactly_one(*names: str) -> Callable[[State], list[Misuse]]:
-    def check(given: State) -> list[Misuse]:
+def tag_changes(have: Checked, want: Checked, changed: frozenset[str]) -> tuple[list[str], dict[str, str]]:
+    """The keys of the tags to remove, and the tags to set."""
+    if "tagsAll" not in changed:
+        return [], {}
+    return sorted(have.get("tagsAll", {}).keys() - want["tagsAll"].keys()), dict(want["tagsAll"])
+
+
+def exactly_one(*names: str) -> Callable[[Checked], list[Misuse]]:
+    def check(given: Checked) -> list[Misuse]:
         found = [name for name in names if given.get(name) is not None]
         return (
             [] if len(found) == 1 else [Misuse(names[0], f"give exactly one of {', '.join(names)}, not {len(found)}")]
@@ -62,21 +78,20 @@ def exactly_one(*names: str) -> Callable[[State], list[Misuse]]:
     return check
 
 
-def at_most_one(*names: str) -> Callable[[State], list[Misuse]]:
-    def check(given: State) -> list[Misuse]:
+def at_most_one(*names: str) -> Callable[[Checked], list[Misuse]]:
+    def check(given: Checked) -> list[Misuse]:
         found = [name for name in names if given.get(name) is not None]
         return [] if len(found) < 2 else [Misuse(found[1], f"conflicts with {found[0]}: give one of them")]
 
     return check
 
 
-def reaches(name: str, good: str, *bad: str) -> Callable[[State], bool]:
-    """Ready once the status that AWS answers is `good`; never again once it is one of `bad`."""
+def status(name: str, good: str, *bad: str) -> Callable[[Checked], bool]:
+    """Ready when this status in the answer of AWS is `good`; an error when it is one of `bad`."""
 
-    def settled(answer: State) -> bool:
-        status = answer.get(name)
-        if status in bad:
-            raise StandInError(f"AWS reports {name} {status}")
-        return bool(status == good)
+    def ready(answer: Checked) -> bool:
+        if answer.get(name) in bad:
+            raise ProviderError(f"AWS reports {name} {answer[name]}")
+        return bool(answer.get(name) == good)
 
-    return settled
+    return ready

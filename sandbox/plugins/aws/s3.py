@@ -1,4 +1,4 @@
-"""S3: buckets and what is configured on them, one resource a concern as the API has it."""
+"""S3: buckets and their settings; each setting is a resource of its own, as in the API."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from sandbox.plugins.aws.cloud import Cloud, StandInError, gone, pairs, plain, unpaired
+from sandbox.plugins.aws.cloud import Cloud, gone, pairs, plain, unpaired
 from sandbox.plugins.aws.props import (
     COMPUTED,
     LOCAL,
     REPLACES,
     REQUIRED,
     Prop,
-    State,
     block,
     blocks,
     flag,
@@ -22,12 +21,14 @@ from sandbox.plugins.aws.props import (
     policy,
     text,
 )
-from sandbox.plugins.aws.rows import REGION, TAGS, Autoname, Row
+from sandbox.plugins.aws.rows import REGION, TAGS, Autoname, Checked, Row
+from sandbox.plugins.servicer import ProviderError
+from sandbox.plugins.wire import State
 
 BUCKET = {"bucket": text(REQUIRED | REPLACES)}
 
 
-def _create_bucket(cloud: Cloud, want: State) -> str:
+def _create_bucket(cloud: Cloud, want: Checked) -> str:
     where = {"LocationConstraint": cloud.region}
     parameters: dict[str, Any] = {} if cloud.region == "us-east-1" else {"CreateBucketConfiguration": where}
     if want.get("objectLockEnabled"):
@@ -45,7 +46,7 @@ def _or_none(call: Any) -> Any:
         raise
 
 
-def _read_bucket(cloud: Cloud, identity: str, before: State) -> State:
+def _read_bucket(cloud: Cloud, identity: str, before: Checked) -> State:
     cloud("s3:HeadBucket", Bucket=identity)
     where = cloud("s3:GetBucketLocation", Bucket=identity).get("LocationConstraint") or "us-east-1"
     versioning = cloud("s3:GetBucketVersioning", Bucket=identity)
@@ -68,34 +69,34 @@ def _read_bucket(cloud: Cloud, identity: str, before: State) -> State:
     }
 
 
-def _update_bucket(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
+def _update_bucket(cloud: Cloud, identity: str, have: Checked, want: Checked, changed: frozenset[str]) -> None:
     if want["tagsAll"]:
         cloud("s3:PutBucketTagging", Bucket=identity, Tagging={"TagSet": pairs(want["tagsAll"])})
     else:
         cloud("s3:DeleteBucketTagging", Bucket=identity)
 
 
-def _delete_bucket(cloud: Cloud, identity: str, state: State) -> None:
+def _delete_bucket(cloud: Cloud, identity: str, state: Checked) -> None:
     if state.get("forceDestroy"):
         _empty(cloud, identity)
     cloud("s3:DeleteBucket", Bucket=identity)
 
 
 def _empty(cloud: Cloud, bucket: str) -> None:
-    """Delete every version of every object: a bucket goes only when empty."""
+    """Delete every version of every object: only an empty bucket can be deleted."""
     for kind in ("Versions", "DeleteMarkers"):
         versions = list(cloud.pages("s3:ListObjectVersions", kind, Bucket=bucket))
         objects = iter([{"Key": each["Key"], "VersionId": each["VersionId"]} for each in versions])
         while batch := list(islice(objects, 1000)):
             failed = cloud("s3:DeleteObjects", Bucket=bucket, Delete={"Objects": batch, "Quiet": True}).get("Errors")
             if failed:
-                raise StandInError(f"s3:DeleteObjects: {bucket}/{failed[0]['Key']}: {failed[0].get('Message')}")
+                raise ProviderError(f"s3:DeleteObjects: {bucket}/{failed[0]['Key']}: {failed[0].get('Message')}")
 
 
 def _created(put: Any) -> Any:
-    """What is configured on a bucket is made as it is changed: by putting the whole of it."""
+    """A setting of a bucket is created by the same call that changes it."""
 
-    def create(cloud: Cloud, want: State) -> str:
+    def create(cloud: Cloud, want: Checked) -> str:
         put(cloud, want["bucket"], {}, want, frozenset(want))
         return str(want["bucket"])
 
@@ -103,72 +104,72 @@ def _created(put: Any) -> Any:
 
 
 def _delete_by(action: str) -> Any:
-    def delete(cloud: Cloud, identity: str, state: State) -> None:
+    def delete(cloud: Cloud, identity: str, state: Checked) -> None:
         cloud(action, Bucket=identity)
 
     return delete
 
 
-def _put_versioning(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
+def _put_versioning(cloud: Cloud, identity: str, have: Checked, want: Checked, changed: frozenset[str]) -> None:
     status = want["versioningConfiguration"]["status"]
     if status != "Disabled":
         cloud("s3:PutBucketVersioning", Bucket=identity, VersioningConfiguration={"Status": status})
     elif have.get("versioningConfiguration", {}).get("status") in ("Enabled", "Suspended"):
-        raise StandInError(f"versioning of bucket {identity} cannot be disabled once it was on: use Suspended")
+        raise ProviderError(f"versioning of bucket {identity} cannot be Disabled after Enabled: write Suspended")
 
 
-def _read_versioning(cloud: Cloud, identity: str, before: State) -> State:
+def _read_versioning(cloud: Cloud, identity: str, before: Checked) -> State:
     answer = cloud("s3:GetBucketVersioning", Bucket=identity)
-    configuration = {"status": answer.get("Status", "Disabled"), "mfaDelete": answer.get("MFADelete", "")}
+    configuration: Checked = {"status": answer.get("Status", "Disabled"), "mfaDelete": answer.get("MFADelete", "")}
     return {"bucket": identity, "versioningConfiguration": configuration}
 
 
-def _suspend_versioning(cloud: Cloud, identity: str, state: State) -> None:
-    if _read_versioning(cloud, identity, state)["versioningConfiguration"]["status"] == "Enabled":
+def _suspend_versioning(cloud: Cloud, identity: str, state: Checked) -> None:
+    if cloud("s3:GetBucketVersioning", Bucket=identity).get("Status") == "Enabled":
         cloud("s3:PutBucketVersioning", Bucket=identity, VersioningConfiguration={"Status": "Suspended"})
 
 
-def _put_encryption(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
+def _put_encryption(cloud: Cloud, identity: str, have: Checked, want: Checked, changed: frozenset[str]) -> None:
     cloud("s3:PutBucketEncryption", {"serverSideEncryptionConfiguration": want}, Bucket=identity)
 
 
-def _read_encryption(cloud: Cloud, identity: str, before: State) -> State:
+def _read_encryption(cloud: Cloud, identity: str, before: Checked) -> State:
     answer = cloud("s3:GetBucketEncryption", Bucket=identity)
     return {"bucket": identity, "rules": plain(answer["ServerSideEncryptionConfiguration"]["Rules"])}
 
 
-def _put_access_block(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
+def _put_access_block(cloud: Cloud, identity: str, have: Checked, want: Checked, changed: frozenset[str]) -> None:
     cloud("s3:PutPublicAccessBlock", {"publicAccessBlockConfiguration": want}, Bucket=identity)
 
 
-def _read_access_block(cloud: Cloud, identity: str, before: State) -> State:
+def _read_access_block(cloud: Cloud, identity: str, before: Checked) -> State:
     answer = cloud("s3:GetPublicAccessBlock", Bucket=identity)
     return {"bucket": identity, **plain(answer["PublicAccessBlockConfiguration"])}
 
 
-def _put_policy(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
+def _put_policy(cloud: Cloud, identity: str, have: Checked, want: Checked, changed: frozenset[str]) -> None:
     cloud("s3:PutBucketPolicy", Bucket=identity, Policy=want["policy"])
 
 
-def _read_policy(cloud: Cloud, identity: str, before: State) -> State:
+def _read_policy(cloud: Cloud, identity: str, before: Checked) -> State:
     return {"bucket": identity, "policy": cloud("s3:GetBucketPolicy", Bucket=identity)["Policy"]}
 
 
-def _put_ownership(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
+def _put_ownership(cloud: Cloud, identity: str, have: Checked, want: Checked, changed: frozenset[str]) -> None:
     cloud("s3:PutBucketOwnershipControls", {"ownershipControls": {"rules": [want["rule"]]}}, Bucket=identity)
 
 
-def _read_ownership(cloud: Cloud, identity: str, before: State) -> State:
+def _read_ownership(cloud: Cloud, identity: str, before: Checked) -> State:
     answer = cloud("s3:GetBucketOwnershipControls", Bucket=identity)
     return {"bucket": identity, "rule": plain(answer["OwnershipControls"]["Rules"][0])}
 
 
-def _put_lifecycle(cloud: Cloud, identity: str, have: State, want: State, changed: frozenset[str]) -> None:
+def _put_lifecycle(cloud: Cloud, identity: str, have: Checked, want: Checked, changed: frozenset[str]) -> None:
     rules = [{"filter": {"prefix": ""}, **rule} if not rule.get("prefix") else rule for rule in want.get("rules") or []]
     cloud("s3:PutBucketLifecycleConfiguration", {"lifecycleConfiguration": {"rules": rules}}, Bucket=identity)
 
 
-def _read_lifecycle(cloud: Cloud, identity: str, before: State) -> State:
+def _read_lifecycle(cloud: Cloud, identity: str, before: Checked) -> State:
     answer = cloud("s3:GetBucketLifecycleConfiguration", Bucket=identity)
     return {
         "bucket": identity,

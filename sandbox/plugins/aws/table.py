@@ -1,4 +1,4 @@
-"""The table of all rows."""
+"""The table of all resource types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The annotations by which a program tells the plugin how to treat an object."""
+"""The annotations that control how the provider treats an object."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WAIT_FOR = "pulumi.com/waitFor"
 
 
 def get(obj: Object, name: str) -> str:
-    """The annotation's value; empty when it is not there or not known yet."""
+    """The annotation's value; empty if it is missing or not known yet."""
     metadata = obj.get("metadata")
     given = metadata.get("annotations") if isinstance(metadata, dict) else None
     value = given.get(name) if isinstance(given, dict) else None

@@ -1,4 +1,4 @@
-"""When an object counts as made or gone: the published plugin's rules and annotations."""
+"""When an object is ready or deleted: the rules and annotations of the official provider."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from sandbox.plugins.kubernetes import annotation
 
 DEFAULT_SECONDS = 600.0
 VOLUME_SECONDS = 300.0
-_LOOKS_A_SECOND = 4
-POLL_SECONDS = 1 / _LOOKS_A_SECOND
+_POLLS_PER_SECOND = 4
+POLL_SECONDS = 1 / _POLLS_PER_SECOND
 
 # Deleting one of these with skipAwait does not wait until it is gone.
 _DELETE_SKIPS = {("v1", "Namespace"), ("v1", "Pod"), ("apps/v1", "DaemonSet"), ("batch/v1", "Job")}
 
 
 class NotReadyError(Exception):
-    """The object exists and is not ready; it holds the last state seen and what is known of the reasons."""
+    """The object exists and is not ready; contains its last state and the known reasons."""
 
     def __init__(self, message: str, live: Object, reasons: list[str]) -> None:
         super().__init__(message)
@@ -33,12 +33,12 @@ class NotReadyError(Exception):
 
 
 class AnnotationError(ValueError):
-    """An annotation that makes no sense, in words for its author."""
+    """An annotation has an invalid value."""
 
 
 @dataclass
 class Progress:
-    """What one look at an object tells."""
+    """The result of one look at an object."""
 
     ready: bool
     message: str = ""
@@ -47,10 +47,10 @@ class Progress:
 
 @dataclass(frozen=True)
 class Wait:
-    """What it takes to wait: the API, where to tell the progress, and what ends all waiting."""
+    """What a wait needs: the API, a function that shows progress, and the event that ends all waits."""
 
     api: Api
-    tell: Callable[[str], None]
+    show: Callable[[str], None]
     cancelled: threading.Event
 
 
@@ -66,7 +66,7 @@ def full_name(obj: Object) -> str:
 
 
 def until_ready(wait: Wait, kind: Kind, inputs: Object, live: Object, seconds: float, update: bool) -> Object:
-    """Wait until the object is ready; raise NotReadyError when it fails or time is over."""
+    """Wait until the object is ready; raise NotReadyError when it fails or the time is over."""
     if annotation.is_true(inputs, annotation.SKIP_AWAIT):
         return live
     if given := annotation.get(live, annotation.WAIT_FOR):
@@ -77,16 +77,16 @@ def until_ready(wait: Wait, kind: Kind, inputs: Object, live: Object, seconds: f
     elif (kind.api_version, kind.kind) == ("v1", "PersistentVolumeClaim"):
         first = _binding_waits_for_a_pod(wait.api, live) and not update
         check, seconds = lambda obj: _claim(obj, first), VOLUME_SECONDS
-    elif (kind.api_version, kind.kind) in _READY:
-        check = _READY[kind.api_version, kind.kind]
+    elif (kind.api_version, kind.kind) in READY:
+        check = READY[kind.api_version, kind.kind]
     else:
         return live
     return _poll(wait, kind, live, seconds, check)
 
 
 def readiness(api: Api, inputs: Object, live: Object) -> list[str] | None:
-    """What a refresh says of an object that is not ready (reasons), or None when all is well."""
-    check = _READY.get((live["apiVersion"], live["kind"]))
+    """Why an object is not ready, for a refresh; None if it is ready."""
+    check = READY.get((live["apiVersion"], live["kind"]))
     if check is None or annotation.is_true(inputs, annotation.SKIP_AWAIT):
         return None
     progress = check(live)
@@ -98,7 +98,7 @@ def job_ready(live: Object) -> bool:
 
 
 def until_gone(wait: Wait, kind: Kind, inputs: Object, live: Object, seconds: float) -> None:
-    """Wait until the object is deleted, or another has taken its name."""
+    """Wait until the object is deleted, or another object has its name."""
     if annotation.is_true(inputs, annotation.SKIP_AWAIT) and (kind.api_version, kind.kind) in _DELETE_SKIPS:
         return
     metadata, ends = live["metadata"], time.monotonic() + seconds
@@ -110,25 +110,25 @@ def until_gone(wait: Wait, kind: Kind, inputs: Object, live: Object, seconds: fl
         if now is None or now["metadata"]["uid"] != metadata["uid"]:
             return
         finalizers = ", ".join(now["metadata"].get("finalizers") or [])
-        wait.tell(f"Waiting for {kind.kind} {full_name(now)} to be deleted")
+        wait.show(f"Waiting for {kind.kind} {full_name(now)} to be deleted")
         if time.monotonic() > ends or wait.cancelled.wait(POLL_SECONDS):
             why = f"; finalizers might be preventing deletion: {finalizers}" if finalizers else ""
-            raise NotReadyError(f"{kind.kind} {full_name(now)} is not gone after {seconds:g} s{why}", now, [])
+            raise NotReadyError(f"{kind.kind} {full_name(now)} still exists after {seconds:g} s{why}", now, [])
 
 
 def _poll(wait: Wait, kind: Kind, live: Object, seconds: float, check: Callable[[Object], Progress]) -> Object:
     metadata, ends = live["metadata"], time.monotonic() + seconds
     messages: list[str] = []
-    for look in itertools.count():
+    for poll in itertools.count():
         progress = check(live)
         if progress.ready:
             break
-        # Now and then as it goes, for a pod that failed may be gone by the time its owner has.
-        if kind.kind in ("Job", "DaemonSet") and (progress.failed or look % _LOOKS_A_SECOND == 0):
+        # Collect messages during the wait: a failed pod may be deleted before its owner fails.
+        if kind.kind in ("Job", "DaemonSet") and (progress.failed or poll % _POLLS_PER_SECOND == 0):
             messages += [message for message in pod_messages(wait.api, live) if message not in messages]
         if progress.failed:
             raise NotReadyError(f"{kind.kind} {full_name(live)} failed", live, messages + progress.failed)
-        wait.tell(progress.message)
+        wait.show(progress.message)
         if wait.cancelled.wait(POLL_SECONDS):
             raise NotReadyError(f"waiting for {kind.kind} {full_name(live)} was cancelled", live, messages)
         if time.monotonic() > ends:
@@ -137,21 +137,23 @@ def _poll(wait: Wait, kind: Kind, live: Object, seconds: float, check: Callable[
         try:
             live = wait.api.get(kind, metadata.get("namespace", ""), metadata["name"])
         except UnreachableError as problem:
-            wait.tell(str(problem))
+            wait.show(str(problem))
         except ApiError as error:
-            wait.tell(str(error))
+            wait.show(str(error))
             if error.code == 404:
-                gone = f"{kind.kind} {full_name(live)} was deleted while it was being waited for"
-                raise NotReadyError(gone, live, messages) from error
+                deleted = f"{kind.kind} {full_name(live)} was deleted during the wait"
+                raise NotReadyError(deleted, live, messages) from error
     return live
 
 
 def _volume(obj: Object) -> Progress:
+    """Available or Bound, within 5 minutes."""
     phase = obj.get("status", {}).get("phase")
     return Progress(phase in ("Available", "Bound"), f"Waiting for the volume to be available (it is {phase})")
 
 
 def _claim(obj: Object, first_consumer: bool) -> Progress:
+    """Bound, or Pending if the storage class binds at the first use, within 5 minutes."""
     phase = obj.get("status", {}).get("phase")
     wanted = "Pending" if first_consumer else "Bound"
     return Progress(phase == wanted, f"Waiting for the claim to be {wanted} (it is {phase})")
@@ -164,6 +166,7 @@ def _binding_waits_for_a_pod(api: Api, claim: Object) -> bool:
 
 
 def _job(obj: Object) -> Progress:
+    """Complete; an error with the messages of the pods when it failed (BackoffLimitExceeded, DeadlineExceeded)."""
     status = obj.get("status", {})
     conditions = _conditions(obj)
     failed = conditions.get("Failed", {})
@@ -178,6 +181,7 @@ def _job(obj: Object) -> Progress:
 
 
 def _pod(obj: Object) -> Progress:
+    """Ready or Succeeded."""
     conditions = _conditions(obj)
     name = full_name(obj)
     for condition, doing in (("PodScheduled", "scheduled"), ("Initialized", "initialized")):
@@ -188,21 +192,28 @@ def _pod(obj: Object) -> Progress:
 
 
 def _daemon_set(obj: Object) -> Progress:
+    """All scheduled pods are updated, ready and available."""
     status = obj.get("status", {})
     desired = status.get("desiredNumberScheduled", 0)
     counts = {count: status.get(count, 0) for count in ("updatedNumberScheduled", "numberAvailable", "numberReady")}
     ready = status.get("observedGeneration", 0) >= obj["metadata"]["generation"] and all(
         count >= desired for count in counts.values()
     )
-    told = ", ".join(f"{name}: {count}" for name, count in counts.items())
-    return Progress(ready, f"Waiting for DaemonSet {full_name(obj)} on {desired} nodes ({told})")
+    shown = ", ".join(f"{name}: {count}" for name, count in counts.items())
+    return Progress(ready, f"Waiting for DaemonSet {full_name(obj)} on {desired} nodes ({shown})")
 
 
-_READY: dict[tuple[str, str], Callable[[Object], Progress]] = {
+READY: dict[tuple[str, str], Callable[[Object], Progress]] = {
     ("apps/v1", "DaemonSet"): _daemon_set,
     ("batch/v1", "Job"): _job,
     ("v1", "Pod"): _pod,
 }
+_VOLUMES = {("v1", "PersistentVolume"): _volume, ("v1", "PersistentVolumeClaim"): _claim}
+
+
+def conditions() -> dict[tuple[str, str], str]:
+    """What a create or update of each kind waits for, in words; the other kinds are not waited for."""
+    return {kind: str(check.__doc__).strip().rstrip(".") for kind, check in (READY | _VOLUMES).items()}
 
 
 def _conditions(obj: Object) -> dict[str, Object]:
@@ -210,7 +221,7 @@ def _conditions(obj: Object) -> dict[str, Object]:
 
 
 def pod_messages(api: Api, owner: Object) -> list[str]:
-    """What the owner's pods say went wrong: exit codes, and the log's tail where the pod keeps it as its message."""
+    """Why the owner's pods failed: exit codes, and the last log lines if the pod reports them."""
     try:
         pods = api.list(POD, owner["metadata"].get("namespace", ""))
     except (ApiError, UnreachableError):
@@ -223,13 +234,13 @@ def pod_messages(api: Api, owner: Object) -> list[str]:
 def _pod_message(pod: Object) -> str:
     status = pod.get("status", {})
     conditions = _conditions(pod)
-    wrong = [conditions.get(name, {}) for name in ("PodScheduled", "Initialized", "Ready")]
-    told = next((c for c in wrong if c.get("status") != "True"), None)
-    if told is None or status.get("phase") == "Succeeded" or told.get("type") == "PodScheduled":
+    checked = [conditions.get(name, {}) for name in ("PodScheduled", "Initialized", "Ready")]
+    false = next((c for c in checked if c.get("status") != "True"), None)
+    if false is None or status.get("phase") == "Succeeded" or false.get("type") == "PodScheduled":
         return ""
     errors = [error for container in status.get("containerStatuses") or [] for error in _container_errors(container)]
-    reason = told.get("message", "") if told.get("reason") else ""
-    if not errors and not told.get("message"):
+    reason = false.get("message", "") if false.get("reason") else ""
+    if not errors and not false.get("message"):
         return ""
     return f"[Pod {full_name(pod)}]: {reason}" + "\n".join(errors)
 
@@ -257,7 +268,7 @@ def _container_errors(status: Object) -> list[str]:
 
 @dataclass(frozen=True)
 class Condition:
-    """One expression of pulumi.com/waitFor."""
+    """One expression in pulumi.com/waitFor."""
 
     text: str
     path: tuple[str | int, ...] = ()
@@ -265,25 +276,25 @@ class Condition:
     condition: str = ""
 
     def check(self, obj: Object) -> Progress:
-        told = f"Waiting for {self.text}"
+        waiting = f"Waiting for {self.text}"
         observed = obj.get("status", {}).get("observedGeneration")
         if observed is not None and observed < obj["metadata"].get("generation", 0):
-            return Progress(False, told)
+            return Progress(False, waiting)
         if self.condition:
             found = {name.lower(): value for name, value in _conditions(obj).items()}.get(self.condition.lower(), {})
-            return Progress(str(found.get("status", "")).lower() == self.value.lower(), told)
+            return Progress(str(found.get("status", "")).lower() == self.value.lower(), waiting)
         value: Any = obj
         for part in self.path:
             try:
                 value = value[part]
             except (KeyError, IndexError, TypeError):
-                return Progress(False, told)
+                return Progress(False, waiting)
         if not self.value:
-            return Progress(True, told)
+            return Progress(True, waiting)
         if isinstance(value, (dict, list)):
             raise AnnotationError(f"{annotation.WAIT_FOR}: {self.text} has a non-primitive value")
         shown = str(value).lower() if isinstance(value, bool) else str(value)
-        return Progress(shown == self.value, f"{told} (found {shown!r})")
+        return Progress(shown == self.value, f"{waiting} (found {shown!r})")
 
 
 def _all(conditions: list[Condition], obj: Object) -> Progress:
@@ -295,7 +306,7 @@ _STEP = re.compile(r"\.([A-Za-z_][\w-]*)|\['([^']+)'\]|\[(\d+)\]")
 
 
 def parse_wait_for(text: str) -> list[Condition]:
-    """Read pulumi.com/waitFor: one expression, or a JSON list of them."""
+    """Parse pulumi.com/waitFor: one expression, or a JSON list of expressions."""
     try:
         listed = json.loads(text)
     except ValueError:
@@ -317,8 +328,8 @@ def _parse_expression(text: str) -> Condition:
         raise AnnotationError(f"{annotation.WAIT_FOR}: expected {known}, got {text!r}")
     steps = list(_STEP.finditer(match[1]))
     if not steps or "".join(step[0] for step in steps) != match[1]:
-        # Filters, wildcards and slices are JSONPath too; the stand-in has only plain steps.
-        known = "the stand-in knows .name, ['name'] and [number] in a path"
+        # Filters, wildcards and slices of JSONPath are not implemented here.
+        known = "the emulated provider supports .name, ['name'] and [number] in a path"
         raise AnnotationError(f"{annotation.WAIT_FOR}: {known}, got {match[1]!r}")
     path = tuple(int(step[3]) if step[3] else step[1] or step[2] for step in steps)
     return Condition(text, path=path, value=match[2] or "")

@@ -1,4 +1,4 @@
-"""What changes between an object as it is and as the program wants it, and which changes force a replacement."""
+"""Differences between a live object and the program's inputs, and which of them force a replacement."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from sandbox.cluster.api import Object
-from sandbox.plugins.kubernetes.values import UNKNOWN
+from sandbox.plugins.wire import UNKNOWN, Unknown
 
 Path = tuple[str | int, ...]
 
@@ -25,8 +25,8 @@ _CONTAINER_FIELDS = (
     "args command env image imagePullPolicy lifecycle livenessProbe ports readinessProbe resources securityContext "
     "stdin stdinOnce terminationMessagePath terminationMessagePolicy tty volumeDevices volumeMounts workingDir"
 )
-# What the published plugin replaces an object for, besides its name and namespace; "*" is any list item.
-_REPLACE: dict[tuple[str, str], list[str]] = {
+# Besides name and namespace, these force a replacement, as in the official provider; "*" is any list item.
+REPLACING: dict[tuple[str, str], list[str]] = {
     ("apps/v1", "DaemonSet"): ["spec.selector"],
     ("batch/v1", "Job"): ["spec.completions", "spec.parallelism", "spec.selector", "spec.template"],
     ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"): ["roleRef"],
@@ -61,8 +61,8 @@ class Change:
 
 
 def replaces(change: Change, api_version: str, kind: str, configmap_mutable: bool = False) -> bool:
-    """Whether the published plugin makes the object anew for this change."""
-    fields = [] if kind == "ConfigMap" and configmap_mutable else _REPLACE.get((api_version, kind), [])
+    """Whether the official provider replaces the object for this change."""
+    fields = [] if kind == "ConfigMap" and configmap_mutable else REPLACING.get((api_version, kind), [])
     for field in ["metadata.name", "metadata.namespace", *fields]:
         pattern = field.split(".")
         if len(change.path) >= len(pattern):
@@ -95,7 +95,7 @@ def format_path(path: Path) -> str:
 
 
 def prune(live: Any, inputs: Any) -> Any:
-    """The live value cut down to the fields the program gave, so that the cluster's own fields are no difference."""
+    """The live value reduced to the fields in the inputs, because the cluster adds fields of its own."""
     if isinstance(live, dict) and isinstance(inputs, dict):
         unwritten = {key: value for key, value in inputs.items() if key not in live and _is_zero(value)}
         return {key: prune(value, inputs[key]) for key, value in live.items() if key in inputs} | unwritten
@@ -106,9 +106,9 @@ def prune(live: Any, inputs: Any) -> Any:
 
 def changes(pruned: Any, new: Any, live: Any, path: Path = ()) -> list[Change]:
     """The differences from the pruned live object to the new inputs; `live` is the unpruned one."""
-    if new is UNKNOWN:
+    if isinstance(new, Unknown):
         if isinstance(pruned, dict) and pruned:
-            # As the published plugin has it: each field may be gone or different, so each counts by itself.
+            # As in the official provider: each field may change, so each one is a difference.
             return [change for key in pruned for change in changes(pruned[key], UNKNOWN, None, (*path, key))]
         return [Change(path, "UPDATE", new)]
     if isinstance(pruned, dict) and isinstance(new, dict):
@@ -132,8 +132,8 @@ def changes(pruned: Any, new: Any, live: Any, path: Path = ()) -> list[Change]:
             elif at >= len(pruned):
                 found.append(Change(here, "ADD", new[at]))
             else:
-                within = live[at] if isinstance(live, list) and at < len(live) else None
-                found += changes(pruned[at], new[at], within, here)
+                full_item = live[at] if isinstance(live, list) and at < len(live) else None
+                found += changes(pruned[at], new[at], full_item, here)
         return found
     if pruned == new or same_quantity(path, pruned, new):
         return []
@@ -141,7 +141,7 @@ def changes(pruned: Any, new: Any, live: Any, path: Path = ()) -> list[Change]:
 
 
 def _is_zero(value: Any) -> bool:
-    """Whether the API server leaves the value out when it writes the object: `env: [{value: ""}]` comes back bare."""
+    """Whether the API server may omit the value: it returns `env: [{value: ""}]` without the value."""
     return value is None or value is False or value in ("", 0, [], {})
 
 
@@ -151,7 +151,7 @@ _SCALE |= {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0
 
 
 def same_quantity(path: Path, one: Any, other: Any) -> bool:
-    """Whether two resource amounts are one: the API server writes 1024Mi as 1Gi."""
+    """Whether two resource quantities are equal: the API server writes 1024Mi as 1Gi."""
     if not {"limits", "requests", "capacity"} & set(path[-2:-1]):
         return False
     amounts = []
@@ -163,7 +163,7 @@ def same_quantity(path: Path, one: Any, other: Any) -> bool:
     return abs(amounts[0] - amounts[1]) <= 1e-9 * abs(amounts[0])
 
 
-_SERVERS_OWN = (
+_SERVER_FIELDS = (
     "creationTimestamp",
     "deletionGracePeriodSeconds",
     "deletionTimestamp",
@@ -174,16 +174,16 @@ _SERVERS_OWN = (
 )
 
 
-def without_servers_own(obj: Object) -> Object:
+def without_server_fields(obj: Object) -> Object:
     """The object without the metadata that only the API server writes."""
     if not isinstance(obj.get("metadata"), dict):
         return obj
-    metadata = {key: value for key, value in obj["metadata"].items() if key not in _SERVERS_OWN}
+    metadata = {key: value for key, value in obj["metadata"].items() if key not in _SERVER_FIELDS}
     return obj | {"metadata": metadata}
 
 
 def without_nulls(value: Any) -> Any:
-    """The value without what is null: to the API server that is the same as not given."""
+    """The value without nulls: for the API server null means "not set"."""
     if isinstance(value, dict):
         return {key: without_nulls(item) for key, item in value.items() if item is not None}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Whether the cluster knows the properties a program gives: its own OpenAPI schema decides."""
+"""Check the program's properties against the OpenAPI schema of the cluster."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from sandbox.cluster.api import Kind, Object
 from sandbox.plugins.kubernetes.diff import Path
-from sandbox.plugins.kubernetes.values import UNKNOWN
+from sandbox.plugins.wire import Unknown
 
 _TYPES: dict[str, type | tuple[type, ...]] = {
     "object": dict,
@@ -19,7 +19,7 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
 
 
 def misfits(schemas: Object, kind: Kind, inputs: Object) -> list[tuple[Path, str]]:
-    """What the schema of the kind does not allow, as (path, reason)."""
+    """The properties that the schema of the kind does not allow, as (path, reason)."""
     group, _, version = kind.api_version.rpartition("/")
     wanted = {"group": group, "version": version, "kind": kind.kind}
     for schema in schemas.values():
@@ -31,7 +31,7 @@ def misfits(schemas: Object, kind: Kind, inputs: Object) -> list[tuple[Path, str
 def _misfits(schemas: Object, schema: Object, value: Any, path: Path) -> list[tuple[Path, str]]:
     schema = _resolve(schemas, schema)
     wanted = _TYPES.get(schema.get("type", ""))
-    if value is UNKNOWN:
+    if isinstance(value, Unknown):
         return []
     if wanted and (not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool)):
         return [(path, f"must be {schema['type']}, is {value!r}")]
@@ -50,7 +50,7 @@ def _misfits(schemas: Object, schema: Object, value: Any, path: Path) -> list[tu
         elif isinstance(others, dict):
             found += _misfits(schemas, others, item, (*path, key))
         elif properties:
-            found.append(((*path, key), "is no property that the cluster knows"))
+            found.append(((*path, key), "is not a property in the schema of the cluster"))
     return found
 
 

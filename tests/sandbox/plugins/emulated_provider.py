@@ -1,4 +1,4 @@
-"""The engine's side of the conversation with a provider plugin, for tests that drive one without the engine."""
+"""The engine's requests to a provider, for tests without the engine."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import grpc
 from google.protobuf import empty_pb2, struct_pb2
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc, status_pb2
 
-from sandbox.plugins.aws import wire
+from sandbox.plugins import wire
 
-SECONDS = 10  # to wait for AWS: moto is ready at once, so whatever takes longer never will be
+SECONDS = 10  # the provider's timeout: moto is ready at once
 
 
 class Refused(Exception):  # noqa: N818
-    """A Check that found failures: what a user would read."""
+    """A Check with failures; the message is what a user reads."""
 
 
 @dataclass
 class Resource:
-    """What the engine remembers of a resource."""
+    """What the engine stores of a resource."""
 
     type: str
     name: str
@@ -33,7 +33,7 @@ class Resource:
 
 
 class Plugin:
-    """A running plugin, spoken to as the engine does."""
+    """A running emulated AWS provider."""
 
     def __init__(self, config: dict[str, Any], environment: Mapping[str, str] | None = None) -> None:
         command = [sys.executable, "-m", "sandbox.plugins.aws", "127.0.0.1:0"]
@@ -80,7 +80,7 @@ class Plugin:
         )
 
     def changes(self, resource: Resource, inputs: dict[str, Any]) -> dict[str, str]:
-        """The detailed differences, path by path."""
+        """The detailed differences by path."""
         kinds = provider_pb2.PropertyDiff.Kind
         return {path: kinds.Name(each.kind) for path, each in self.diff(resource, inputs).detailedDiff.items()}
 
@@ -140,7 +140,7 @@ class Plugin:
         self.begin_delete(resource).result()
 
     def begin_delete(self, resource: Resource) -> Any:
-        """A deletion under way, as a future."""
+        """A running deletion, as a future."""
         urn = self.urn(resource.type, resource.name)
         properties = wire.write(resource.state)
         request = provider_pb2.DeleteRequest(id=resource.id, urn=urn, properties=properties, timeout=SECONDS)
@@ -158,7 +158,7 @@ class Plugin:
 
 
 def unfinished(error: grpc.RpcError) -> provider_pb2.ErrorResourceInitFailed:
-    """What the engine is told to remember of a resource whose creation or update did not end well."""
+    """What the engine stores of a resource after a failed create or update."""
     trailer = dict(error.trailing_metadata())["grpc-status-details-bin"]
     detail = provider_pb2.ErrorResourceInitFailed()
     assert status_pb2.Status.FromString(trailer).details[0].Unpack(detail)

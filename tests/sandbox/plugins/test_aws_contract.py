@@ -1,4 +1,4 @@
-"""The AWS stand-in's table against the published SDK: the same names, the same replacements, nothing made up."""
+"""The table of the emulated AWS provider has the names, types and replacements of the official SDK and provider."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sandbox.plugins.aws.props import REPLACES, REQUIRED, Prop
 from sandbox.plugins.aws.rows import Row
 from sandbox.plugins.aws.table import ROWS
 
-# What the published provider replaces a resource for, read from its schemas (ForceNew, RequiresReplace).
+# The properties that force a replacement in the official provider's schemas (ForceNew, RequiresReplace).
 REPLACED: dict[str, str] = {
     "aws:ec2/vpc:Vpc": "cidrBlock",
     "aws:ec2/internetGateway:InternetGateway": "",
@@ -67,7 +67,7 @@ REPLACED: dict[str, str] = {
     "aws:route53/zone:Zone": "name",
     "aws:route53/record:Record": "name zoneId",
 }
-# Required here and not by the SDK: the other ways to say the same are refused.
+# Required here but not in the SDK, because the alternatives are not supported.
 STRICTER = {("aws:ec2/route:Route", "destinationCidrBlock")}
 
 every_row = pytest.mark.parametrize("row", ROWS.values(), ids=ROWS.keys())
@@ -85,7 +85,7 @@ def sdk(row: Row) -> Any:
 
 
 def sdk_args(row: Row) -> Any:
-    """Its args class; some bear another name, because a property of another type took theirs."""
+    """Its args class; some have another name because of a name collision in the SDK."""
     module, name = inspect.getmodule(sdk(row)), sdk(row).__name__
     return getattr(module, f"{name}InitArgs", None) or getattr(module, f"{name}Args")
 
@@ -100,14 +100,14 @@ def sdk_outputs(row: Row) -> dict[str, Any]:
     return found
 
 
-def held(declared: Any) -> Any:
-    """The type of what a list holds, without the wrappings of an input."""
+def item_type(declared: Any) -> Any:
+    """The item type of a list of inputs."""
     inner = typing.get_args(declared)[0]
     return typing.get_args(inner)[0] if typing.get_origin(inner) is typing.Union else inner
 
 
 def check_inputs(props: Mapping[str, Prop], args: type, path: str) -> Iterator[str]:
-    """What the SDK's args class would not accept, in words."""
+    """The inputs that the SDK's args class does not accept."""
     declared = _types.input_type_types(args)
     for name, prop in props.items():
         if name not in declared:
@@ -129,7 +129,7 @@ def check_inputs(props: Mapping[str, Prop], args: type, path: str) -> Iterator[s
             if not issubclass(typing.get_origin(kind) or type(None), Sequence):
                 yield f"{path}{name} is {kind}, not a list"
             elif prop.item.kind == "block":
-                yield from check_inputs(prop.item.members, held(kind), f"{path}{name}.")
+                yield from check_inputs(prop.item.members, item_type(kind), f"{path}{name}.")
 
 
 def walk(props: Mapping[str, Prop], path: str = "") -> Iterator[tuple[str, Prop]]:
@@ -139,12 +139,12 @@ def walk(props: Mapping[str, Prop], path: str = "") -> Iterator[tuple[str, Prop]
 
 
 @every_row
-def test_inputs_are_the_sdks(row: Row) -> None:
+def test_inputs_match_the_sdk(row: Row) -> None:
     assert list(check_inputs(row.inputs, sdk_args(row), "")) == []
 
 
 @every_row
-def test_what_the_sdk_requires_is_required(row: Row) -> None:
+def test_required_inputs_match_the_sdk(row: Row) -> None:
     names = _types.input_type_py_to_pulumi_names(sdk_args(row))
     parameters = inspect.signature(sdk_args(row)).parameters.values()
     required = {names[each.name] for each in parameters if each.default is inspect.Parameter.empty}
@@ -153,7 +153,7 @@ def test_what_the_sdk_requires_is_required(row: Row) -> None:
 
 
 @every_row
-def test_outputs_are_the_sdks(row: Row) -> None:
+def test_outputs_match_the_sdk(row: Row) -> None:
     declared = sdk_outputs(row)
     given = (
         {name.split(".")[0] for name in row.outputs}
@@ -162,19 +162,19 @@ def test_outputs_are_the_sdks(row: Row) -> None:
     )
     promised = {name for name, kind in declared.items() if type(None) not in typing.get_args(kind)}
     assert given - declared.keys() == set(), "not declared by the SDK"
-    assert promised - given == set(row.withheld), "promised by the SDK, so given or named as withheld"
+    assert promised - given == set(row.withheld), "declared by the SDK, but neither returned nor listed as withheld"
     nested = [name.split(".") for name in row.outputs if "." in name]
     for block, member in nested:
         assert member in _types.output_type_types(_types.resource_types(sdk(row))[block])
 
 
 @every_row
-def test_forced_replacements_are_the_published_ones(row: Row) -> None:
+def test_replacements_match_the_official_provider(row: Row) -> None:
     forced = {path for path, prop in walk(row.inputs) if REPLACES in prop.how and path != "region"}
     assert forced == set(REPLACED[row.token].split())
 
 
-def test_every_row_has_its_replacements_stated() -> None:
+def test_replacements_are_listed_for_every_row() -> None:
     assert REPLACED.keys() == ROWS.keys()
 
 
@@ -200,7 +200,7 @@ def placed(path: str, inputs: dict[str, Any], new: Any) -> dict[str, Any]:
 
 
 def leaves(props: Mapping[str, Prop], path: str = "") -> Iterator[tuple[str, Prop]]:
-    """Every property that can change by itself; a list changes as a whole."""
+    """Every property that can change separately; a list changes as a whole."""
     for name, prop in props.items():
         if prop.kind == "block":
             yield from leaves(prop.members, f"{path}{name}.")
@@ -209,8 +209,8 @@ def leaves(props: Mapping[str, Prop], path: str = "") -> Iterator[tuple[str, Pro
 
 
 @every_row
-def test_a_change_of_one_property_is_what_the_diff_says(row: Row) -> None:
-    """Whole inputs, and the same with one property changed: exactly that is told, as replacement or not."""
+def test_diff_reports_exactly_the_changed_property(row: Row) -> None:
+    """Compare complete inputs with the same inputs after one change."""
     inputs = {name: value(prop, 1) for name, prop in row.inputs.items()}
     forced = REPLACED[row.token].split()
     for path, prop in leaves(row.inputs):
@@ -221,8 +221,8 @@ def test_a_change_of_one_property_is_what_the_diff_says(row: Row) -> None:
     assert operations.find_differences(row, inputs, inputs) == []
 
 
-def test_functions_are_the_sdks() -> None:
-    """What each function accepts and answers is what the SDK's own function sends and takes."""
+def test_functions_match_the_sdk() -> None:
+    """Each function accepts and returns what the SDK's function sends and expects."""
     for token, invoke in INVOKES.items():
         module, name = token.split(":")[1].split("/")
         package = "pulumi_aws" if module == "index" else f"pulumi_aws.{module}"

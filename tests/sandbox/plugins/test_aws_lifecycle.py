@@ -1,4 +1,4 @@
-"""Every type of the AWS stand-in through its whole life, against a real moto server and with AWS itself as witness."""
+"""Every type of the emulated AWS provider: create, read, update, drift, import and delete on a moto server."""
 
 from __future__ import annotations
 
@@ -32,95 +32,95 @@ KEY_POLICY = document({"AWS": "arn:aws:iam::123456789012:root"}, "kms:*", "*")
 
 
 @dataclass
-class World:
-    """What the tested resources need around them, made when first asked for and unmade in reverse at the end."""
+class Surroundings:
+    """The resources that a tested one needs: created at first use, deleted in reverse order at the end."""
 
     plugin: Plugin
-    made: dict[str, Resource] = field(default_factory=dict)
+    created: dict[str, Resource] = field(default_factory=dict)
 
-    def make(self, name: str, kind: str, /, **inputs: Any) -> Resource:
-        if name not in self.made:
-            self.made[name] = self.plugin.create(kind, name, inputs)
-        return self.made[name]
+    def get(self, name: str, kind: str, /, **inputs: Any) -> Resource:
+        if name not in self.created:
+            self.created[name] = self.plugin.create(kind, name, inputs)
+        return self.created[name]
 
-    def unmake(self) -> None:
-        for resource in reversed(self.made.values()):
+    def delete_all(self) -> None:
+        for resource in reversed(self.created.values()):
             self.plugin.delete(resource)
 
     @property
     def vpc(self) -> str:
-        return self.make("vpc", "aws:ec2/vpc:Vpc", cidrBlock="10.0.0.0/16").id
+        return self.get("vpc", "aws:ec2/vpc:Vpc", cidrBlock="10.0.0.0/16").id
 
     @property
     def subnet(self) -> str:
         inputs = {"vpcId": self.vpc, "cidrBlock": "10.0.1.0/24", "availabilityZone": "eu-west-1a"}
-        return self.make("subnet", "aws:ec2/subnet:Subnet", **inputs).id
+        return self.get("subnet", "aws:ec2/subnet:Subnet", **inputs).id
 
     @property
     def other_subnet(self) -> str:
         inputs = {"vpcId": self.vpc, "cidrBlock": "10.0.2.0/24", "availabilityZone": "eu-west-1b"}
-        return self.make("other", "aws:ec2/subnet:Subnet", **inputs).id
+        return self.get("other", "aws:ec2/subnet:Subnet", **inputs).id
 
     @property
     def gateway(self) -> str:
-        return self.make("gateway", "aws:ec2/internetGateway:InternetGateway", vpcId=self.vpc).id
+        return self.get("gateway", "aws:ec2/internetGateway:InternetGateway", vpcId=self.vpc).id
 
     @property
     def table(self) -> str:
-        return self.make("table", "aws:ec2/routeTable:RouteTable", vpcId=self.vpc).id
+        return self.get("table", "aws:ec2/routeTable:RouteTable", vpcId=self.vpc).id
 
     @property
     def other_table(self) -> str:
-        return self.make("other-table", "aws:ec2/routeTable:RouteTable", vpcId=self.vpc).id
+        return self.get("other-table", "aws:ec2/routeTable:RouteTable", vpcId=self.vpc).id
 
     @property
     def group(self) -> str:
-        return self.make("group", "aws:ec2/securityGroup:SecurityGroup", vpcId=self.vpc).id
+        return self.get("group", "aws:ec2/securityGroup:SecurityGroup", vpcId=self.vpc).id
 
     @property
     def address(self) -> str:
-        return self.make("address", "aws:ec2/eip:Eip", domain="vpc").id
+        return self.get("address", "aws:ec2/eip:Eip", domain="vpc").id
 
     @property
     def template(self) -> Resource:
-        return self.make("template", "aws:ec2/launchTemplate:LaunchTemplate", userData="I2Nsb3VkLWNvbmZpZwo=")
+        return self.get("template", "aws:ec2/launchTemplate:LaunchTemplate", userData="I2Nsb3VkLWNvbmZpZwo=")
 
     @property
     def key(self) -> str:
-        return str(self.make("key", "aws:kms/key:Key", policy=KEY_POLICY).state["arn"])
+        return str(self.get("key", "aws:kms/key:Key", policy=KEY_POLICY).state["arn"])
 
     @property
     def bucket(self) -> str:
-        return self.make("Bucket", "aws:s3/bucket:Bucket", forceDestroy=True).id
+        return self.get("Bucket", "aws:s3/bucket:Bucket", forceDestroy=True).id
 
     @property
     def role(self) -> Resource:
-        return self.make("role", "aws:iam/role:Role", assumeRolePolicy=TRUST)
+        return self.get("role", "aws:iam/role:Role", assumeRolePolicy=TRUST)
 
     @property
     def file_system(self) -> str:
-        return self.make("files", "aws:efs/fileSystem:FileSystem", encrypted=True).id
+        return self.get("files", "aws:efs/fileSystem:FileSystem", encrypted=True).id
 
     @property
     def zone(self) -> str:
-        return self.make("zone", "aws:route53/zone:Zone", name="paddle", vpcs=[{"vpcId": self.vpc}]).id
+        return self.get("zone", "aws:route53/zone:Zone", name="paddle", vpcs=[{"vpcId": self.vpc}]).id
 
     @property
     def cluster(self) -> str:
         network = {"subnetIds": [self.subnet, self.other_subnet]}
         access = {"authenticationMode": "API"}
         inputs = {"roleArn": self.role.state["arn"], "vpcConfig": network, "accessConfig": access}
-        return self.make("cluster", "aws:eks/cluster:Cluster", **inputs).id
+        return self.get("cluster", "aws:eks/cluster:Cluster", **inputs).id
 
 
 @dataclass(frozen=True)
 class Case:
-    """One type's life: what is asked first, what is changed in place, and what is done behind its back."""
+    """One type: the first inputs, a change in place, and a change made outside Pulumi."""
 
-    inputs: Callable[[World], dict[str, Any]]
-    changed: Callable[[World], dict[str, Any]] | None
+    inputs: Callable[[Surroundings], dict[str, Any]]
+    changed: Callable[[Surroundings], dict[str, Any]] | None
     drift: Callable[[Aws, Resource], Any]
-    # The property in which the drift is seen; None when the thing itself is gone.
+    # The property that shows the drift; None if the resource is deleted.
     seen: str | None
 
 
@@ -128,8 +128,8 @@ def retag(aws: Aws, it: Resource) -> Any:
     return aws("ec2").create_tags(Resources=[it.id], Tags=[{"Key": "by", "Value": "hand"}])
 
 
-def tags(inputs: Callable[[World], dict[str, Any]], drift: Callable[[Aws, Resource], Any] = retag) -> Case:
-    """A type of which nothing but tags can change."""
+def tags(inputs: Callable[[Surroundings], dict[str, Any]], drift: Callable[[Aws, Resource], Any] = retag) -> Case:
+    """A type whose only changeable property is its tags."""
     return Case(inputs, lambda w: {"tags": {"Name": "new"}}, drift, "tags")
 
 
@@ -247,7 +247,7 @@ CASES: dict[str, Case] = {
     ),
     "aws:kms/alias:Alias": Case(
         lambda w: {"name": "alias/paddle", "targetKeyId": w.key},
-        lambda w: {"targetKeyId": w.make("key-2", "aws:kms/key:Key").id},
+        lambda w: {"targetKeyId": w.get("key-2", "aws:kms/key:Key").id},
         lambda aws, it: aws("kms").delete_alias(AliasName=it.id),
         None,
     ),
@@ -397,7 +397,7 @@ CASES: dict[str, Case] = {
     "aws:eks/accessPolicyAssociation:AccessPolicyAssociation": Case(
         lambda w: {
             "clusterName": w.cluster,
-            "principalArn": w.make(
+            "principalArn": w.get(
                 "entry",
                 "aws:eks/accessEntry:AccessEntry",
                 clusterName=w.cluster,
@@ -508,10 +508,10 @@ every_type = pytest.mark.parametrize("kind", CASES)
 
 
 @pytest.fixture(scope="module")
-def world(plugin: Plugin) -> Iterator[World]:
-    made = World(plugin)
-    yield made
-    made.unmake()
+def world(plugin: Plugin) -> Iterator[Surroundings]:
+    created = Surroundings(plugin)
+    yield created
+    created.delete_all()
 
 
 def test_every_type_has_a_case() -> None:
@@ -523,8 +523,8 @@ def top(paths: Any) -> set[str]:
 
 
 @every_type
-def test_life(kind: str, plugin: Plugin, world: World, aws: Aws) -> None:
-    """Created, read without a difference, changed in place, seen to drift, put right or made again, imported, gone."""
+def test_lifecycle(kind: str, plugin: Plugin, world: Surroundings, aws: Aws) -> None:
+    """Create, read, change, detect and repair drift, import, delete."""
     case = CASES[kind]
     inputs = case.inputs(world)
     change = case.changed(world) if case.changed else {}
@@ -558,19 +558,19 @@ def test_life(kind: str, plugin: Plugin, world: World, aws: Aws) -> None:
     imported = plugin.imported(kind, "it", import_id(it))
     assert imported
     assert imported.id == it.id
-    # What AWS was never told it cannot tell.
+    # AWS does not store the provider's own options.
     local = {name for name, prop in ROWS[kind].inputs.items() if LOCAL in prop.how}
     assert top(plugin.changes(imported, inputs)) <= local
 
     plugin.delete(it)
     if ROWS[kind].vanishes:
         assert plugin.read(it) is None
-    plugin.delete(it)  # what is gone already is no error
+    plugin.delete(it)  # a second deletion is not an error
     assert inventory(aws) == before
 
 
 def import_id(it: Resource) -> str:
-    """The id by which a resource is imported: two types cannot be found by their own."""
+    """The ID for an import; two types need another ID than their own."""
     if it.type == "aws:ec2/route:Route":
         return f"{it.state['routeTableId']}_{it.state['destinationCidrBlock']}"
     if it.type == "aws:ec2/routeTableAssociation:RouteTableAssociation":

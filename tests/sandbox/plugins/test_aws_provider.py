@@ -1,4 +1,4 @@
-"""How the AWS stand-in deals with the engine: refusals, names, tags, previews, failures half-way, settings."""
+"""The emulated AWS provider and the engine: rejected inputs, names, tags, previews, partial failures, settings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any
 import grpc
 import pytest
 
-from sandbox.plugins.aws.props import UNKNOWN
+from sandbox.plugins.wire import UNKNOWN
 from tests.sandbox import listening
 from tests.sandbox.plugins.emulated_provider import Plugin, Refused, Resource, unfinished
 
@@ -28,21 +28,21 @@ TRUST = json.dumps({"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "
 
 
 @pytest.fixture
-def made(plugin: Plugin) -> Iterator[Callable[..., Resource]]:
-    """Makes resources, and unmakes them after the test."""
-    kept: list[Resource] = []
+def create(plugin: Plugin) -> Iterator[Callable[..., Resource]]:
+    """Creates resources, and deletes them after the test."""
+    created: list[Resource] = []
 
-    def make(kind: str, name: str, **inputs: Any) -> Resource:
-        kept.append(plugin.create(kind, name, inputs))
-        return kept[-1]
+    def create_one(kind: str, name: str, **inputs: Any) -> Resource:
+        created.append(plugin.create(kind, name, inputs))
+        return created[-1]
 
-    yield make
-    for each in reversed(kept):
+    yield create_one
+    for each in reversed(created):
         plugin.delete(each)
 
 
-def refusal(call: Callable[[], Any]) -> str:
-    """The one line that a person would read."""
+def error_of(call: Callable[[], Any]) -> str:
+    """The one line that a user reads."""
     with pytest.raises((grpc.RpcError, Refused)) as caught:
         call()
     error = caught.value
@@ -57,17 +57,21 @@ def refusal(call: Callable[[], Any]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("kind", "inputs", "told"),
+    ("kind", "inputs", "message"),
     [
-        ("aws:ec2/instance:Instance", {}, "aws:ec2/instance:Instance is not a resource type that"),
-        (VPC, {"cidrBlock": "10.0.0.0/16", "ipv6CidrBlock": "::/56"}, "ipv6CidrBlock: not known"),
-        ("aws:ec2/subnet:Subnet", {"cidrBlock": "10.0.0.0/24"}, "vpcId: required, and not given"),
+        (
+            "aws:ec2/instance:Instance",
+            {},
+            "aws:ec2/instance:Instance is not a resource type of",
+        ),
+        (VPC, {"cidrBlock": "10.0.0.0/16", "ipv6CidrBlock": "::/56"}, "ipv6CidrBlock: is not supported"),
+        ("aws:ec2/subnet:Subnet", {"cidrBlock": "10.0.0.0/24"}, "vpcId: is required"),
         (VPC, {"cidrBlock": "10.0.0.0/16", "enableDnsSupport": "perhaps"}, "enableDnsSupport: 'perhaps' is not a flag"),
         (ROLE, {"assumeRolePolicy": "{"}, "assumeRolePolicy: not JSON"),
         (
             "aws:eks/cluster:Cluster",
             {"roleArn": "r", "vpcConfig": {"subnetIds": [], "controlPlaneEgressMode": "x"}},
-            "vpcConfig.controlPlaneEgressMode: not known",
+            "vpcConfig.controlPlaneEgressMode: is not supported",
         ),
         (
             "aws:ec2/route:Route",
@@ -77,7 +81,7 @@ def refusal(call: Callable[[], Any]) -> str:
         (
             "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule",
             {"securityGroupId": "sg", "ipProtocol": "-1", "cidrIpv4": "0.0.0.0/0", "fromPort": 1, "toPort": 2},
-            "leave ports out",
+            "must not be set when ipProtocol",
         ),
         (
             "aws:ec2/subnet:Subnet",
@@ -86,42 +90,44 @@ def refusal(call: Callable[[], Any]) -> str:
         ),
     ],
 )
-def test_what_is_not_known_is_refused(plugin: Plugin, kind: str, inputs: dict[str, Any], told: str) -> None:
-    assert told in refusal(lambda: plugin.check(kind, "it", inputs))
+def test_unsupported_inputs_are_rejected(plugin: Plugin, kind: str, inputs: dict[str, Any], message: str) -> None:
+    assert message in error_of(lambda: plugin.check(kind, "it", inputs))
 
 
-def test_an_unknown_function_is_refused(plugin: Plugin) -> None:
-    assert "aws:ec2/getAmi:getAmi is not a function" in refusal(lambda: plugin.invoke("aws:ec2/getAmi:getAmi"))
+def test_unsupported_functions_are_rejected(plugin: Plugin) -> None:
+    assert "aws:ec2/getAmi:getAmi is not a function" in error_of(lambda: plugin.invoke("aws:ec2/getAmi:getAmi"))
 
 
-def test_an_unknown_argument_of_a_function_is_refused(plugin: Plugin) -> None:
-    told = refusal(lambda: plugin.invoke("aws:index/getPartition:getPartition", other=1))
-    assert "other: not known" in told
+def test_unsupported_arguments_of_functions_are_rejected(plugin: Plugin) -> None:
+    message = error_of(lambda: plugin.invoke("aws:index/getPartition:getPartition", other=1))
+    assert "other: is not supported" in message
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
-        ({"profile": "mine"}, "aws:profile is not a setting"),
+        ({"profile": "mine"}, "aws:profile is not supported"),
         ({"accessKey": None}, "aws:accessKey is not set"),
-        ({"endpoints": [{"ec2": "https://ec2.eu-west-1.amazonaws.com"}]}, "this machine only"),
+        ({"endpoints": [{"ec2": "https://ec2.eu-west-1.amazonaws.com"}]}, "only connects to this machine"),
         ({"endpoints": [{"ec2": "http://127.0.0.1:1"}, {"ec2": "http://127.0.0.1:1"}]}, "'ec2' twice"),
-        ({"endpoints": [{"sqs": "http://127.0.0.1:1"}]}, "'sqs', which the stand-in does not use"),
+        ({"endpoints": [{"sqs": "http://127.0.0.1:1"}]}, "'sqs', which is not one of"),
     ],
 )
-def test_settings_are_refused(aws_config: dict[str, Any], change: dict[str, Any], told: str) -> None:
-    assert told in refusal(lambda: Plugin(aws_config | change))
+def test_invalid_settings_are_rejected(aws_config: dict[str, Any], change: dict[str, Any], message: str) -> None:
+    assert message in error_of(lambda: Plugin(aws_config | change))
 
 
-def test_an_error_of_aws_is_one_line_with_its_code(plugin: Plugin) -> None:
-    told = refusal(lambda: plugin.create("aws:ec2/subnet:Subnet", "it", {"vpcId": "vpc-0", "cidrBlock": "10.0.0.0/24"}))
-    assert told.startswith("CreateSubnet: InvalidVpcID.NotFound: ")
+def test_errors_of_aws_are_one_line_with_the_code(plugin: Plugin) -> None:
+    message = error_of(
+        lambda: plugin.create("aws:ec2/subnet:Subnet", "it", {"vpcId": "vpc-0", "cidrBlock": "10.0.0.0/24"})
+    )
+    assert message.startswith("CreateSubnet: InvalidVpcID.NotFound: ")
 
 
 # Names, tags, regions
 
 
-def test_names_are_made_of_the_logical_name_and_seven_digits(plugin: Plugin) -> None:
+def test_generated_names_have_the_logical_name_and_seven_digits(plugin: Plugin) -> None:
     names = {
         kind: plugin.check(kind, "Data-Bucket", inputs)[name]
         for kind, name, inputs in (
@@ -138,7 +144,7 @@ def test_names_are_made_of_the_logical_name_and_seven_digits(plugin: Plugin) -> 
     assert len(plugin.check("aws:s3/bucket:Bucket", "x" * 99, {})["bucket"]) == 63
 
 
-def test_a_made_name_is_kept_and_a_given_one_is_not_doubled(plugin: Plugin) -> None:
+def test_generated_names_are_kept_and_given_names_delete_first(plugin: Plugin) -> None:
     bucket = "aws:s3/bucket:Bucket"
     first = plugin.check(bucket, "it", {})
     assert plugin.check(bucket, "it", {"tags": {"a": "b"}}, first)["bucket"] == first["bucket"]
@@ -148,16 +154,16 @@ def test_a_made_name_is_kept_and_a_given_one_is_not_doubled(plugin: Plugin) -> N
     assert plugin.diff(given, {"bucket": "mine", "objectLockEnabled": True}).deleteBeforeReplace is True
 
 
-def test_default_tags_are_put_on_and_told_apart(made: Callable[..., Resource], aws: Aws, plugin: Plugin) -> None:
-    it = made(VPC, "it", cidrBlock="10.0.0.0/16", tags={"Name": "one"})
+def test_default_tags_are_added_and_shown_separately(create: Callable[..., Resource], aws: Aws, plugin: Plugin) -> None:
+    it = create(VPC, "it", cidrBlock="10.0.0.0/16", tags={"Name": "one"})
     assert it.state["tags"] == {"Name": "one"}
     assert it.state["tagsAll"] == {"Name": "one", "project": "paddle"}
     real = aws("ec2").describe_vpcs(VpcIds=[it.id])["Vpcs"][0]["Tags"]
     assert {each["Key"]: each["Value"] for each in real} == it.state["tagsAll"]
 
 
-def test_changed_default_tags_change_what_bears_them(made: Callable[..., Resource], aws_config: dict[str, Any]) -> None:
-    it = made(VPC, "it", cidrBlock="10.0.0.0/16")
+def test_changed_default_tags_update_the_resources(create: Callable[..., Resource], aws_config: dict[str, Any]) -> None:
+    it = create(VPC, "it", cidrBlock="10.0.0.0/16")
     other = Plugin(aws_config | {"defaultTags": {"tags": {"stack": "dev"}}})
     try:
         assert other.changes(it, {"cidrBlock": "10.0.0.0/16"}) == {"tagsAll.project": "DELETE", "tagsAll.stack": "ADD"}
@@ -168,15 +174,15 @@ def test_changed_default_tags_change_what_bears_them(made: Callable[..., Resourc
         other.close()
 
 
-def test_a_resource_can_stand_in_another_region(made: Callable[..., Resource], aws: Callable[..., Any]) -> None:
-    it = made("aws:ec2/eip:Eip", "it", domain="vpc", region="us-west-2")
+def test_resource_in_another_region(create: Callable[..., Resource], aws: Callable[..., Any]) -> None:
+    it = create("aws:ec2/eip:Eip", "it", domain="vpc", region="us-west-2")
     assert it.state["region"] == "us-west-2"
     held = aws("ec2", "us-west-2").describe_addresses()["Addresses"]
     assert it.id in [each["AllocationId"] for each in held]
 
 
-def test_ignored_changes_are_no_difference(made: Callable[..., Resource], plugin: Plugin) -> None:
-    it = made(VPC, "it", cidrBlock="10.0.0.0/16")
+def test_ignored_changes_are_not_differences(create: Callable[..., Resource], plugin: Plugin) -> None:
+    it = create(VPC, "it", cidrBlock="10.0.0.0/16")
     inputs = {"cidrBlock": "10.0.0.0/16", "tags": {"Name": "x"}, "enableDnsHostnames": True}
     answer = plugin.diff(it, inputs, ("tags", "tagsAll"))
     assert list(answer.detailedDiff) == ["enableDnsHostnames"]
@@ -185,7 +191,7 @@ def test_ignored_changes_are_no_difference(made: Callable[..., Resource], plugin
 # Previews
 
 
-def test_a_preview_knows_what_is_asked_and_nothing_else(plugin: Plugin, aws: Aws) -> None:
+def test_preview_shows_inputs_and_unknown_outputs(plugin: Plugin, aws: Aws) -> None:
     before = len(aws("ec2").describe_vpcs()["Vpcs"])
     planned = plugin.preview(VPC, "it", {"cidrBlock": "10.0.0.0/16", "tags": {"Name": "x"}})
     assert planned["cidrBlock"] == "10.0.0.0/16"
@@ -195,27 +201,27 @@ def test_a_preview_knows_what_is_asked_and_nothing_else(plugin: Plugin, aws: Aws
     assert len(aws("ec2").describe_vpcs()["Vpcs"]) == before
 
 
-def test_what_is_not_known_yet_passes_and_replaces(made: Callable[..., Resource], plugin: Plugin) -> None:
-    table = made("aws:ec2/routeTable:RouteTable", "it", vpcId=made(VPC, "vpc", cidrBlock="10.0.0.0/16").id)
+def test_unknown_inputs_are_accepted_and_force_replacements(create: Callable[..., Resource], plugin: Plugin) -> None:
+    table = create("aws:ec2/routeTable:RouteTable", "it", vpcId=create(VPC, "vpc", cidrBlock="10.0.0.0/16").id)
     assert plugin.preview(table.type, "other", {"vpcId": UNKNOWN})["vpcId"] is UNKNOWN
     assert plugin.changes(table, {"vpcId": UNKNOWN}) == {"vpcId": "UPDATE_REPLACE"}
     assert plugin.check(table.type, "it", {"vpcId": "v", "tags": UNKNOWN})["tagsAll"] is UNKNOWN
 
 
-def test_a_new_version_of_a_template_is_not_known_in_a_preview(made: Callable[..., Resource], plugin: Plugin) -> None:
-    it = made("aws:ec2/launchTemplate:LaunchTemplate", "it", instanceType="m6i.large")
+def test_preview_of_a_new_template_version_is_unknown(create: Callable[..., Resource], plugin: Plugin) -> None:
+    it = create("aws:ec2/launchTemplate:LaunchTemplate", "it", instanceType="m6i.large")
     planned = plugin.preview_update(it, {"instanceType": "m6i.xlarge"})
     assert planned["latestVersion"] is UNKNOWN
     assert planned["arn"] == it.state["arn"]
     assert plugin.preview_update(it, {"instanceType": "m6i.large"})["latestVersion"] == 1
 
 
-# Failures half-way
+# Partial failures
 
 
-def test_what_exists_is_remembered_when_its_creation_fails_half_way(plugin: Plugin, aws: Aws) -> None:
+def test_partly_created_resource_is_stored(plugin: Plugin, aws: Aws) -> None:
     vpc = plugin.create(VPC, "vpc", {"cidrBlock": "10.0.0.0/16"})
-    # The gateway is made first and attached then, to a VPC that is not there.
+    # The gateway is created first and then attached, here to a VPC that does not exist.
     with pytest.raises(grpc.RpcError) as caught:
         plugin.create("aws:ec2/internetGateway:InternetGateway", "it", {"vpcId": "vpc-0"})
     left = unfinished(caught.value)
@@ -223,14 +229,14 @@ def test_what_exists_is_remembered_when_its_creation_fails_half_way(plugin: Plug
     assert "InvalidVpcID.NotFound" in left.reasons[0]
     state = plugin.read(Resource("aws:ec2/internetGateway:InternetGateway", "it", left.id, {}, {}))
     assert state
-    mended = plugin.update(state, {"vpcId": vpc.id})
-    assert mended.state["vpcId"] == vpc.id
-    plugin.delete(mended)
+    repaired = plugin.update(state, {"vpcId": vpc.id})
+    assert repaired.state["vpcId"] == vpc.id
+    plugin.delete(repaired)
     plugin.delete(vpc)
 
 
-def test_what_an_update_did_is_remembered_when_it_fails_half_way(made: Callable[..., Resource], plugin: Plugin) -> None:
-    it = made(ROLE, "it", assumeRolePolicy=TRUST, description="old")
+def test_partly_updated_resource_is_stored(create: Callable[..., Resource], plugin: Plugin) -> None:
+    it = create(ROLE, "it", assumeRolePolicy=TRUST, description="old")
     change = {"assumeRolePolicy": TRUST, "description": "new", "permissionsBoundary": "no ARN"}
     with pytest.raises(grpc.RpcError) as caught:
         plugin.update(it, change)
@@ -239,19 +245,19 @@ def test_what_an_update_did_is_remembered_when_it_fails_half_way(made: Callable[
     assert left.properties["description"] == "new"
 
 
-def test_a_full_bucket_goes_with_all_its_versions_only_when_told(plugin: Plugin, aws: Aws) -> None:
+def test_bucket_with_objects_is_deleted_only_with_force_destroy(plugin: Plugin, aws: Aws) -> None:
     kept = plugin.create("aws:s3/bucket:Bucket", "it", {})
     versioning = {"bucket": kept.id, "versioningConfiguration": {"status": "Enabled"}}
     plugin.create("aws:s3/bucketVersioning:BucketVersioning", "it", versioning)
     for body in (b"one", b"two"):
         aws("s3").put_object(Bucket=kept.id, Key="a/b", Body=body)
     aws("s3").delete_object(Bucket=kept.id, Key="a/b")
-    assert "BucketNotEmpty" in refusal(lambda: plugin.delete(kept))
+    assert "BucketNotEmpty" in error_of(lambda: plugin.delete(kept))
     plugin.delete(plugin.update(kept, {"forceDestroy": True}))
     assert plugin.read(kept) is None
 
 
-def test_a_deletion_waits_for_what_still_holds_on(plugin: Plugin, aws: Aws) -> None:
+def test_deletion_waits_while_another_resource_uses_it(plugin: Plugin, aws: Aws) -> None:
     vpc = plugin.create(VPC, "vpc", {"cidrBlock": "10.0.0.0/16"})
     subnet = plugin.create("aws:ec2/subnet:Subnet", "it", {"vpcId": vpc.id, "cidrBlock": "10.0.1.0/24"})
     gone = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1)"])
@@ -271,7 +277,7 @@ def test_cancel_ends_a_wait(plugin: Plugin, aws_config: dict[str, Any]) -> None:
     time.sleep(0.3)
     began = time.monotonic()
     own.cancel()
-    with pytest.raises(grpc.RpcError, match="stopped while waiting"):
+    with pytest.raises(grpc.RpcError, match="cancelled while waiting"):
         deletion.result(timeout=10)
     assert time.monotonic() - began < 5
     own.close()
@@ -279,15 +285,15 @@ def test_cancel_ends_a_wait(plugin: Plugin, aws_config: dict[str, Any]) -> None:
     plugin.delete(vpc)
 
 
-def test_an_aws_that_is_down_is_an_error_and_nothing_is_taken_for_gone(aws_config: dict[str, Any]) -> None:
+def test_unreachable_aws_is_an_error_and_not_a_deleted_resource(aws_config: dict[str, Any]) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         nobody = f"http://127.0.0.1:{free.getsockname()[1]}"
     lost = Plugin(aws_config | {"endpoints": [dict.fromkeys(("ec2", "sts"), nobody)]})
     try:
-        told = refusal(lambda: lost.read(Resource(VPC, "it", "vpc-1", {}, {"cidrBlock": "10.0.0.0/16"})))
-        assert "AWS cannot be reached" in told
-        assert nobody in told
+        message = error_of(lambda: lost.read(Resource(VPC, "it", "vpc-1", {}, {"cidrBlock": "10.0.0.0/16"})))
+        assert "AWS cannot be reached" in message
+        assert nobody in message
     finally:
         lost.close()
 
@@ -295,13 +301,13 @@ def test_an_aws_that_is_down_is_an_error_and_nothing_is_taken_for_gone(aws_confi
 # The process
 
 
-def test_the_persons_own_aws_is_neither_read_nor_touched(aws_config: dict[str, Any], tmp_path: Path) -> None:
+def test_the_users_aws_settings_are_not_read(aws_config: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / ".aws").mkdir()
     (tmp_path / ".aws/config").write_text("no configuration at all")
     (tmp_path / ".aws/credentials").write_text("[default\n")
-    poison = {"HOME": str(tmp_path), "AWS_PROFILE": "missing", "AWS_ENDPOINT_URL": "http://127.0.0.1:1"}
-    poison |= {"AWS_REGION": "nowhere", "HTTP_PROXY": "http://127.0.0.1:1", "AWS_CA_BUNDLE": "/nowhere"}
-    own = Plugin(aws_config, environment=os.environ | poison)
+    hostile = {"HOME": str(tmp_path), "AWS_PROFILE": "missing", "AWS_ENDPOINT_URL": "http://127.0.0.1:1"}
+    hostile |= {"AWS_REGION": "nowhere", "HTTP_PROXY": "http://127.0.0.1:1", "AWS_CA_BUNDLE": "/nowhere"}
+    own = Plugin(aws_config, environment=os.environ | hostile)
     try:
         assert own.invoke("aws:index/getCallerIdentity:getCallerIdentity")["accountId"] == "123456789012"
     finally:
@@ -309,23 +315,23 @@ def test_the_persons_own_aws_is_neither_read_nor_touched(aws_config: dict[str, A
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_ends_at_once_when_the_engine_says_so(aws_config: dict[str, Any], number: signal.Signals) -> None:
+def test_the_provider_ends_when_the_engine_stops_it(aws_config: dict[str, Any], number: signal.Signals) -> None:
     own = Plugin(aws_config)
     own.process.send_signal(number)
     assert own.process.wait(3) == 0
 
 
-def test_it_listens_on_loopback_only(plugin: Plugin) -> None:
+def test_the_provider_listens_only_on_loopback(plugin: Plugin) -> None:
     everybody = (address.split(":") for address in listening.everybody())
     addresses = {host for host, port in everybody if int(port, 16) == plugin.port}
     assert addresses
-    assert addresses <= {"0100007F", "0000000000000000FFFF00000100007F"}  # 127.0.0.1, as IPv4 or within IPv6
+    assert addresses <= {"0100007F", "0000000000000000FFFF00000100007F"}  # 127.0.0.1 as IPv4 and in IPv6 form
 
 
 # Functions
 
 
-def test_functions_answer_what_aws_says(plugin: Plugin) -> None:
+def test_functions_return_the_answer_of_aws(plugin: Plugin) -> None:
     caller = plugin.invoke("aws:index/getCallerIdentity:getCallerIdentity")
     assert caller["accountId"] == "123456789012"
     assert caller["arn"].startswith("arn:aws:sts::123456789012:")
@@ -346,7 +352,7 @@ def test_zones_are_filtered_and_sorted(plugin: Plugin) -> None:
     ]
 
 
-def test_instance_types_tell_architecture_and_gpus(plugin: Plugin) -> None:
+def test_instance_types_have_architecture_and_gpus(plugin: Plugin) -> None:
     token = "aws:ec2/getInstanceType:getInstanceType"
     with_gpu = plugin.invoke(token, instanceType="g5.xlarge")
     assert with_gpu["supportedArchitectures"] == ["x86_64"]
@@ -354,10 +360,10 @@ def test_instance_types_tell_architecture_and_gpus(plugin: Plugin) -> None:
     assert (with_gpu["defaultVcpus"], with_gpu["memorySize"], with_gpu["totalInstanceStorage"]) == (4, 16384, 250)
     arm = plugin.invoke(token, instanceType="m6g.large")
     assert (arm["supportedArchitectures"], arm["gpuses"], arm["totalGpuMemory"]) == (["arm64"], [], 0)
-    assert "InvalidInstanceType" in refusal(lambda: plugin.invoke(token, instanceType="m0.none"))
+    assert "InvalidInstanceType" in error_of(lambda: plugin.invoke(token, instanceType="m0.none"))
 
 
-def test_a_regions_services_are_all_pages(plugin: Plugin) -> None:
+def test_services_of_a_region_have_all_pages(plugin: Plugin) -> None:
     path = "/aws/service/global-infrastructure/regions/us-west-1/services"
     found = plugin.invoke("aws:ssm/getParametersByPath:getParametersByPath", path=path)
     assert len(found["names"]) == len(set(found["names"])) > 100

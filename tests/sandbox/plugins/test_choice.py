@@ -1,4 +1,4 @@
-"""Published plugins where they can be had, stand-ins otherwise."""
+"""Official plugins are used if available, otherwise the emulated providers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AWS = f"resource-aws-v{metadata.version('pulumi-aws')}/pulumi-resource-aws"
 
 @pytest.fixture
 def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A `pulumi` whose `plugin install` finds no vendor; tests write others."""
+    """A `pulumi` whose `plugin install` fails; tests replace it."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return script(tmp_path / "engine/pulumi", "exit 1")
 
@@ -30,13 +30,12 @@ def script(file: Path, body: str) -> Path:
     return file
 
 
-def chosen(engine: Path, person: dict[str, str]) -> dict[str, Path | None]:
+def chosen(engine: Path, user: dict[str, str]) -> dict[str, Path | None]:
     environment = {"PATH": f"{engine.parent}:{os.environ['PATH']}"}
-    # Popen looks for the engine on this process's PATH when it is given none of its own.
-    return {plugin.name: plugin.executable for plugin in choice.choose(environment, person)}
+    return {plugin.name: plugin.executable for plugin in choice.choose(environment, user)}
 
 
-def test_nothing_to_be_had_means_stand_ins(engine: Path) -> None:
+def test_without_official_plugins_the_emulated_providers_are_used(engine: Path) -> None:
     assert chosen(engine, {"PATH": "/nowhere", "HOME": "/nowhere"}) == {"aws": None, "kubernetes": None}
 
 
@@ -45,7 +44,7 @@ def test_plugin_on_path_is_used(engine: Path, tmp_path: Path) -> None:
     assert chosen(engine, {"PATH": str(ours.parent), "HOME": "/nowhere"}) == {"aws": ours, "kubernetes": None}
 
 
-def test_plugin_that_the_person_installed_is_used(engine: Path, tmp_path: Path) -> None:
+def test_plugin_installed_by_the_user_is_used(engine: Path, tmp_path: Path) -> None:
     installed = script(tmp_path / "home/.pulumi/plugins" / AWS, "exit 0")
     assert chosen(engine, {"PATH": "/nowhere", "HOME": str(tmp_path / "home")})["aws"] == installed
 
@@ -55,8 +54,8 @@ def test_plugin_of_another_version_is_not_used(engine: Path, tmp_path: Path) -> 
     assert chosen(engine, {"PATH": "/nowhere", "HOME": str(tmp_path / "home")})["aws"] is None
 
 
-def install(begin: str) -> str:
-    return f"""{begin}
+def download(start: str) -> str:
+    return f"""{start}
 folder=$PULUMI_HOME/plugins/resource-$4-$5
 mkdir -p $folder
 printf '#!/bin/sh\\n' > $folder/pulumi-resource-$4
@@ -64,27 +63,27 @@ chmod +x $folder/pulumi-resource-$4"""
 
 
 def test_plugin_is_downloaded_into_the_cache(engine: Path) -> None:
-    script(engine, install(""))
+    script(engine, download(""))
     assert chosen(engine, {"PATH": "/nowhere", "HOME": "/nowhere"})["aws"] == build.cache() / "pulumi/plugins" / AWS
 
 
-def test_vendor_that_does_not_answer_costs_little(engine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choice, "SECONDS_TO_BEGIN", 1)
-    script(engine, install("sleep 30"))
-    began = time.monotonic()
+def test_download_that_does_not_start_is_stopped(engine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choice, "SECONDS_TO_START", 1)
+    script(engine, download("sleep 30"))
+    started = time.monotonic()
     assert chosen(engine, {"PATH": "/nowhere", "HOME": "/nowhere"}) == {"aws": None, "kubernetes": None}
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - started < 10
 
 
-def test_slow_download_is_waited_for(engine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choice, "SECONDS_TO_BEGIN", 1)
-    script(engine, install("echo 'Downloading plugin: 1.2 MiB / 150 MiB'; sleep 3"))
+def test_slow_download_may_finish(engine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choice, "SECONDS_TO_START", 1)
+    script(engine, download("echo 'Downloading plugin: 1.2 MiB / 150 MiB'; sleep 3"))
     assert None not in chosen(engine, {"PATH": "/nowhere", "HOME": "/nowhere"}).values()
 
 
-def test_laid_stand_in_speaks_the_protocol(cached: None, tmp_path: Path) -> None:
+def test_installed_emulated_provider_prints_its_port(cached: None, tmp_path: Path) -> None:
     plugins = [choice.Plugin(name, metadata.version(f"pulumi-{name}"), None) for name in choice.NAMES]
-    choice.lay(plugins, tmp_path, build.python())
+    choice.install(plugins, tmp_path, build.python())
     for plugin in plugins:
         file = tmp_path / f"plugins/resource-{plugin.name}-v{plugin.version}/pulumi-resource-{plugin.name}"
         with subprocess.Popen([file, "127.0.0.1:1"], stdout=subprocess.PIPE, text=True) as running:

@@ -1,4 +1,4 @@
-"""The Kubernetes plugin's contract with the engine, asked over gRPC on a real API server."""
+"""The emulated Kubernetes provider answers the engine's requests, on a real API server."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from sandbox.cluster.api import (
     Object,
 )
 from sandbox.cluster.control_plane import ControlPlane
-from sandbox.plugins.kubernetes.values import UNKNOWN, Secret, from_struct, to_struct
+from sandbox.plugins.wire import UNKNOWN, Secret, read, write
 from tests.sandbox.cluster_helpers import JOB, NodeProcess, eventually, job
 
 MODULES = {"v1": "core/v1"}
 
 
 class FailedError(Exception):
-    """The plugin's error; `state` is what it keeps in spite of it."""
+    """The provider's error; `failure` contains what the engine stores."""
 
     def __init__(self, error: grpc.RpcError) -> None:
         super().__init__(error.details())
@@ -55,7 +55,7 @@ class FailedError(Exception):
 
 
 class Plugin:
-    """The plugin as the engine starts it, asked with plain dicts."""
+    """A running emulated Kubernetes provider."""
 
     def __init__(self, **settings: str) -> None:
         self.process = subprocess.Popen([sys.executable, "-m", "sandbox.plugins.kubernetes"], stdout=subprocess.PIPE)
@@ -77,34 +77,34 @@ class Plugin:
             raise FailedError(error) from None
 
     def check(self, inputs: Object, olds: Object | None = None, token: str = "") -> tuple[Object, dict[str, str]]:
-        request = pb.CheckRequest(urn=urn(inputs, token), news=to_struct(inputs), olds=to_struct(olds or {}))
+        request = pb.CheckRequest(urn=urn(inputs, token), news=write(inputs), olds=write(olds or {}))
         request.randomSeed = b"seed"
         answer = self.ask("Check", request)
-        return from_struct(answer.inputs), {failure.property: failure.reason for failure in answer.failures}
+        return read(answer.inputs), {failure.property: failure.reason for failure in answer.failures}
 
     def diff(self, state: Object, inputs: Object) -> Any:
         name = str(state["metadata"]["name"])
-        return self.ask("Diff", pb.DiffRequest(id=name, urn=urn(state), olds=to_struct(state), news=to_struct(inputs)))
+        return self.ask("Diff", pb.DiffRequest(id=name, urn=urn(state), olds=write(state), news=write(inputs)))
 
     def create(self, inputs: Object, preview: bool = False, timeout: float = 0) -> tuple[str, Object]:
-        properties = to_struct(self.check(inputs)[0])
+        properties = write(self.check(inputs)[0])
         request = pb.CreateRequest(urn=urn(inputs), properties=properties, preview=preview, timeout=timeout)
         answer = self.ask("Create", request)
-        return answer.id, from_struct(answer.properties)
+        return answer.id, read(answer.properties)
 
     def update(self, state: Object, inputs: Object, preview: bool = False) -> Object:
-        news = to_struct(self.check(inputs, state["__inputs"])[0])
-        request = pb.UpdateRequest(id=ident(state), urn=urn(state), olds=to_struct(state), news=news, preview=preview)
-        return from_struct(self.ask("Update", request).properties)
+        news = write(self.check(inputs, state["__inputs"])[0])
+        request = pb.UpdateRequest(id=ident(state), urn=urn(state), olds=write(state), news=news, preview=preview)
+        return read(self.ask("Update", request).properties)
 
     def read(self, resource_id: str, state: Object, inputs: Object | None = None) -> tuple[str, Object, Object]:
-        request = pb.ReadRequest(id=resource_id, urn=urn(state), properties=to_struct(state if inputs else {}))
-        request.inputs.CopyFrom(to_struct(inputs or {}))
+        request = pb.ReadRequest(id=resource_id, urn=urn(state), properties=write(state if inputs else {}))
+        request.inputs.CopyFrom(write(inputs or {}))
         answer = self.ask("Read", request)
-        return answer.id, from_struct(answer.properties), from_struct(answer.inputs)
+        return answer.id, read(answer.properties), read(answer.inputs)
 
     def delete(self, state: Object) -> None:
-        self.ask("Delete", pb.DeleteRequest(id=ident(state), urn=urn(state), properties=to_struct(state)))
+        self.ask("Delete", pb.DeleteRequest(id=ident(state), urn=urn(state), properties=write(state)))
 
 
 def urn(obj: Object, token: str = "") -> str:
@@ -142,9 +142,6 @@ def claim(name: str, namespace: str) -> Object:
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
 
 
-# What it accepts.
-
-
 @pytest.mark.parametrize(
     ("api_version", "module", "kind"),
     [
@@ -166,18 +163,18 @@ def test_accepts_every_property_of_the_sdk_and_no_other(
     whole = filled(arguments) | {"apiVersion": api_version, "kind": kind}
     refused = set(plugin.check(whole)[1])
     assert {path for path in refused if not NEWER.search(path)} == set()
-    spoilt = copy.deepcopy(whole)
-    wanted = spoil(spoilt, "")
+    changed_inputs = copy.deepcopy(whole)
+    wanted = add_unknown(changed_inputs, "")
     assert len(wanted) > 2
-    # Where a whole branch is refused, nothing is said of its leaves.
+    # If an object is rejected as a whole, its properties are not checked.
     beyond = {path for path in wanted for branch in refused if path.startswith((f"{branch}.", f"{branch}["))}
-    assert set(plugin.check(spoilt)[1]) == (wanted - beyond) | refused
+    assert set(plugin.check(changed_inputs)[1]) == (wanted - beyond) | refused
 
 
-# Of the server alone, not for server-side apply, and left over in the SDK from Kubernetes before 1.24.
+# Set by the server, not for server-side apply, or removed in Kubernetes 1.24.
 NOT_INPUTS = ("managedFields", "generateName", "clusterName")
 
-# What the SDK has of Kubernetes 1.37 and the sandbox's API server does not.
+# Properties of Kubernetes 1.37: the SDK has them, the API server of the sandbox does not.
 NEWER = re.compile(
     r"(httpGet\.protocol|grpc\.mode|emptyDir\.mode|\.user|\.defaultUser|\.bindMountOptions|resourceClaims\[0\]\.source"
     r"|\.evictionResponders|\.workloadRef|ephemeral\.readOnly|spec\.scheduling)$"
@@ -185,7 +182,7 @@ NEWER = re.compile(
 
 
 def filled(annotation: Any) -> Any:
-    """A value of an SDK argument's type with all that it can hold."""
+    """A value of an SDK argument's type with all its properties."""
     if isinstance(annotation, type) and pulumi_types.is_input_type(annotation):
         types = pulumi_types.input_type_types(annotation)
         return {name: filled(types[name]) for name in types if name not in NOT_INPUTS}
@@ -203,13 +200,13 @@ def filled(annotation: Any) -> Any:
     raise AssertionError(f"what is {annotation}?")
 
 
-def spoil(value: Any, path: str) -> set[str]:
-    """Put a property that nobody knows into every object; where they are."""
+def add_unknown(value: Any, path: str) -> set[str]:
+    """Add an unknown property to every object, and return their paths."""
     if isinstance(value, list):
-        return {place for at, item in enumerate(value) for place in spoil(item, f"{path}[{at}]")}
+        return {place for at, item in enumerate(value) for place in add_unknown(item, f"{path}[{at}]")}
     if not isinstance(value, dict):
         return set()
-    places = {place for key, item in value.items() for place in spoil(item, f"{path}.{key}" if path else key)}
+    places = {place for key, item in value.items() for place in add_unknown(item, f"{path}.{key}" if path else key)}
     value["surprise"] = {}
     return places | {f"{path}.surprise" if path else "surprise"}
 
@@ -224,8 +221,8 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("token", REFUSED)
-def test_refuses_what_it_does_not_know(plugin: Plugin, token: str) -> None:
-    with pytest.raises(FailedError, match=r"has no|stand-in"):
+def test_unsupported_resources_are_rejected(plugin: Plugin, token: str) -> None:
+    with pytest.raises(FailedError, match="has no"):
         plugin.check({"apiVersion": "", "kind": ""} | REFUSED[token], token=token)
 
 
@@ -239,25 +236,25 @@ def test_refuses_what_it_does_not_know(plugin: Plugin, token: str) -> None:
         (
             {"metadata": {"annotations": {"pulumi.com/waitFor": "jsonpath={.a[*]}"}}},
             "metadata.annotations",
-            "knows",
+            "supports",
         ),
     ],
 )
-def test_check_says_what_is_wrong(plugin: Plugin, change: Object, path: str, why: str) -> None:
+def test_check_reports_invalid_inputs(plugin: Plugin, change: Object, path: str, why: str) -> None:
     failures = plugin.check(config_map("default") | change, token="kubernetes:core/v1:ConfigMap")[1]
     assert why in failures[path]
 
 
-def test_refuses_settings_and_functions_it_does_not_have(plugin: Plugin) -> None:
+def test_unsupported_settings_and_functions_are_rejected(plugin: Plugin) -> None:
     settings = {"kubeconfig": "x", "renderYamlToDirectory": "/x", "enableServerSideApply": "false"}
-    answer = plugin.ask("CheckConfig", pb.CheckRequest(news=to_struct(settings)))
+    answer = plugin.ask("CheckConfig", pb.CheckRequest(news=write(settings)))
     assert {failure.property for failure in answer.failures} == {"renderYamlToDirectory", "enableServerSideApply"}
-    assert plugin.ask("CheckConfig", pb.CheckRequest(news=to_struct({}))).failures[0].property == "kubeconfig"
+    assert plugin.ask("CheckConfig", pb.CheckRequest(news=write({}))).failures[0].property == "kubeconfig"
     with pytest.raises(FailedError, match="has no function kubernetes:yaml:decode"):
         plugin.ask("Invoke", pb.InvokeRequest(tok="kubernetes:yaml:decode"))
 
 
-def test_names_what_has_no_name_and_keeps_the_name(plugin: Plugin) -> None:
+def test_generated_names_are_kept(plugin: Plugin) -> None:
     nameless = {"apiVersion": "v1", "kind": "ConfigMap"}
     first, _ = plugin.check(nameless)
     assert first["metadata"]["name"].startswith("thing-")
@@ -265,10 +262,7 @@ def test_names_what_has_no_name_and_keeps_the_name(plugin: Plugin) -> None:
     assert plugin.check(nameless, first)[0] == first
 
 
-# What it makes.
-
-
-def test_preview_asks_the_cluster_and_leaves_nothing(plugin: Plugin, api: Api, namespace: str) -> None:
+def test_preview_asks_the_cluster_and_changes_nothing(plugin: Plugin, api: Api, namespace: str) -> None:
     resource_id, outputs = plugin.create(job("previewed", namespace, "true"), preview=True)
     assert resource_id == ""
     assert outputs["spec"]["completionMode"] == "NonIndexed"
@@ -280,13 +274,13 @@ def test_preview_asks_the_cluster_and_leaves_nothing(plugin: Plugin, api: Api, n
         plugin.create(wrong, preview=True)
 
 
-def test_preview_does_without_what_is_still_unknown_or_missing(plugin: Plugin) -> None:
-    nowhere = config_map("not-made-yet", a="b")
+def test_preview_works_with_unknown_values_and_missing_namespaces(plugin: Plugin) -> None:
+    nowhere = config_map("missing", a="b")
     assert plugin.create(nowhere, preview=True)[1]["data"] == {"a": "b"}
     assert plugin.create(config_map("default", a=UNKNOWN), preview=True)[1]["data"] == {"a": UNKNOWN}
 
 
-def test_create_keeps_what_the_sdk_reads(plugin: Plugin, api: Api, namespace: str) -> None:
+def test_state_has_the_outputs_of_the_sdk(plugin: Plugin, api: Api, namespace: str) -> None:
     resource_id, state = plugin.create(config_map(namespace, a="b"))
     live = api.get(CONFIG_MAP, namespace, "settings")
     assert resource_id == f"{namespace}/settings"
@@ -296,7 +290,7 @@ def test_create_keeps_what_the_sdk_reads(plugin: Plugin, api: Api, namespace: st
     assert managers == [state["__fieldManager"]]
 
 
-def test_create_takes_nothing_over_unless_told(plugin: Plugin, cluster: ControlPlane, namespace: str) -> None:
+def test_existing_object_is_taken_over_with_upsert(plugin: Plugin, cluster: ControlPlane, namespace: str) -> None:
     plugin.create(config_map(namespace, a="old"))
     with pytest.raises(FailedError, match="already exists"):
         plugin.create(config_map(namespace, a="new"))
@@ -315,22 +309,17 @@ def test_secrets_stay_secret(plugin: Plugin, namespace: str) -> None:
     assert state["__inputs"]["stringData"] == {"a": Secret("b")}
 
 
-# What it waits for.
-
-
-def test_a_job_is_waited_for(plugin: Plugin, node: NodeProcess, namespace: str) -> None:
+def test_create_waits_for_a_job(plugin: Plugin, node: NodeProcess, namespace: str) -> None:
     state = plugin.create(job("short", namespace, "sleep 1"))[1]
     assert state["status"]["succeeded"] == 1
 
 
-def test_a_failed_job_keeps_its_state_and_shows_the_end_of_its_log(
-    plugin: Plugin, node: NodeProcess, namespace: str
-) -> None:
+def test_failed_job_is_stored_and_shows_its_last_log_lines(plugin: Plugin, node: NodeProcess, namespace: str) -> None:
     with pytest.raises(FailedError) as caught:
         plugin.create(job("broken", namespace, "echo no such record: 17; exit 3"))
     assert "no such record: 17" in caught.value.reasons
     assert "BackoffLimitExceeded" in caught.value.reasons
-    state = from_struct(caught.value.failure.properties)
+    state: Object = read(caught.value.failure.properties)
     assert caught.value.failure.id == f"{namespace}/broken"
     assert state["status"]["failed"] == 1
     with pytest.raises(FailedError) as again:
@@ -345,14 +334,15 @@ def test_a_failed_job_keeps_its_state_and_shows_the_end_of_its_log(
 
 
 @pytest.mark.parametrize("custom", [0, 1])
-def test_the_wait_ends_when_its_time_is_over(plugin: Plugin, node: NodeProcess, namespace: str, custom: float) -> None:
+def test_wait_ends_at_the_timeout(plugin: Plugin, node: NodeProcess, namespace: str, custom: float) -> None:
     inputs = job("long", namespace, "sleep 60")
     inputs["metadata"]["annotations"] = {} if custom else {"pulumi.com/timeoutSeconds": "1"}
     started = time.monotonic()
     with pytest.raises(FailedError, match="not ready after 1 s") as caught:
         plugin.create(inputs, timeout=custom)
     assert time.monotonic() - started < 10
-    assert from_struct(caught.value.failure.properties)["metadata"]["name"] == "long"
+    state: Object = read(caught.value.failure.properties)
+    assert state["metadata"]["name"] == "long"
 
 
 @pytest.mark.parametrize(
@@ -379,14 +369,14 @@ def test_a_job_need_not_be_waited_for(
             plugin.read(f"{namespace}/long", state, state["__inputs"])
 
 
-def test_a_wait_for_a_condition(plugin: Plugin, node: NodeProcess, namespace: str) -> None:
+def test_wait_for_a_condition(plugin: Plugin, node: NodeProcess, namespace: str) -> None:
     inputs = job("short", namespace, "true")
     inputs["metadata"]["annotations"] = {"pulumi.com/waitFor": "condition=complete"}
     conditions = plugin.create(inputs)[1]["status"]["conditions"]
     assert "Complete" in [condition["type"] for condition in conditions]
 
 
-def test_a_volume_and_its_claim_are_waited_for_and_go_again(plugin: Plugin, api: Api, namespace: str) -> None:
+def test_volume_and_claim_are_awaited_and_deleted(plugin: Plugin, api: Api, namespace: str) -> None:
     pv = plugin.create(volume(namespace, "fs-0123"))[1]
     assert pv["status"]["phase"] in ("Available", "Bound")
     pvc = plugin.create(claim(namespace, namespace))[1]
@@ -407,8 +397,6 @@ def test_cancel_ends_the_wait(cluster: ControlPlane, node: NodeProcess, namespac
     finally:
         own.close()
 
-
-# What changes, and what that does.
 
 JOB_SPEC = {"parallelism": 2, "completions": 2, "backoffLimit": 0, "completionMode": "Indexed"}
 
@@ -432,7 +420,7 @@ JOB_SPEC = {"parallelism": 2, "completions": 2, "backoffLimit": 0, "completionMo
         ("metadata", UNKNOWN, True),
     ],
 )
-def test_what_replaces_a_job(plugin: Plugin, path: str, value: object, replaced: bool) -> None:
+def test_changes_that_replace_a_job(plugin: Plugin, path: str, value: object, replaced: bool) -> None:
     state = previewed(plugin, job("thing", "default", "true", **JOB_SPEC))
     answer = plugin.diff(state, changed(state["__inputs"], path, value))
     assert answer.changes == pb.DiffResponse.DIFF_SOME
@@ -457,7 +445,9 @@ def test_what_replaces_a_job(plugin: Plugin, path: str, value: object, replaced:
         (claim("thing", "default"), "spec", UNKNOWN, True),
     ],
 )
-def test_what_replaces_other_kinds(plugin: Plugin, inputs: Object, path: str, value: object, replaced: bool) -> None:
+def test_changes_that_replace_other_kinds(
+    plugin: Plugin, inputs: Object, path: str, value: object, replaced: bool
+) -> None:
     state = previewed(plugin, inputs)
     answer = plugin.diff(state, changed(state["__inputs"], path, value))
     assert answer.changes == pb.DiffResponse.DIFF_SOME
@@ -465,7 +455,7 @@ def test_what_replaces_other_kinds(plugin: Plugin, inputs: Object, path: str, va
 
 
 def previewed(plugin: Plugin, inputs: Object) -> Object:
-    """The state as the API server would make it."""
+    """The state as the API server would create it."""
     state = plugin.create(inputs, preview=True)[1]
     assert plugin.diff(state, state["__inputs"]).changes == pb.DiffResponse.DIFF_NONE
     return state
@@ -482,7 +472,7 @@ def changed(inputs: Object, path: str, value: object) -> Object:
 
 
 @pytest.mark.parametrize("empty", [{"args": []}, {"tty": False}, {"workingDir": ""}])
-def test_what_the_api_server_leaves_out_is_no_difference(plugin: Plugin, empty: Object) -> None:
+def test_values_that_the_api_server_omits_are_not_differences(plugin: Plugin, empty: Object) -> None:
     inputs = job("thing", "default", "true")
     before = previewed(plugin, inputs)
     inputs["spec"]["template"]["spec"]["containers"][0] |= empty
@@ -490,7 +480,7 @@ def test_what_the_api_server_leaves_out_is_no_difference(plugin: Plugin, empty: 
     assert plugin.diff(before, plugin.check(inputs)[0]).changes == pb.DiffResponse.DIFF_NONE
 
 
-def test_a_refresh_keeps_what_the_api_server_leaves_out(plugin: Plugin, node: NodeProcess, namespace: str) -> None:
+def test_refresh_keeps_values_that_the_api_server_omits(plugin: Plugin, node: NodeProcess, namespace: str) -> None:
     inputs = job("thing", namespace, "true")
     inputs["spec"]["template"]["spec"]["containers"][0] |= {"env": [{"name": "A", "value": ""}], "args": []}
     resource_id, state = plugin.create(inputs)
@@ -501,7 +491,7 @@ def test_a_refresh_keeps_what_the_api_server_leaves_out(plugin: Plugin, node: No
     assert plugin.diff(after, seen).changes == pb.DiffResponse.DIFF_NONE
 
 
-def test_an_explicit_zero_is_a_difference_where_the_cluster_has_more(plugin: Plugin) -> None:
+def test_explicit_zero_is_a_difference_if_the_cluster_has_a_value(plugin: Plugin) -> None:
     state = previewed(plugin, job("thing", "default", "true"))
     answer = plugin.diff(state, changed(state["__inputs"], "spec.suspend", True))
     assert answer.changes == pb.DiffResponse.DIFF_SOME
@@ -510,7 +500,7 @@ def test_an_explicit_zero_is_a_difference_where_the_cluster_has_more(plugin: Plu
     assert answer.changes == pb.DiffResponse.DIFF_SOME
 
 
-def test_update_is_made_in_place_and_previewed(plugin: Plugin, api: Api, node: NodeProcess, namespace: str) -> None:
+def test_update_in_place_and_its_preview(plugin: Plugin, api: Api, node: NodeProcess, namespace: str) -> None:
     inputs = job("thing", namespace, "true")
     state = plugin.create(inputs)[1]
     inputs["spec"] = inputs["spec"] | {"backoffLimit": 4, "activeDeadlineSeconds": 60, "podReplacementPolicy": "Failed"}
@@ -523,10 +513,7 @@ def test_update_is_made_in_place_and_previewed(plugin: Plugin, api: Api, node: N
         plugin.update(after, changed(inputs, "spec.completionMode", "Indexed"), preview=True)
 
 
-# What others change.
-
-
-def test_drift_is_seen_and_put_right(plugin: Plugin, api: Api, namespace: str) -> None:
+def test_drift_is_detected_and_repaired(plugin: Plugin, api: Api, namespace: str) -> None:
     inputs = config_map(namespace, a="b")
     inputs["metadata"]["annotations"] = {"pulumi.com/patchForce": "true", "owner": "us"}
     resource_id, state = plugin.create(inputs)
@@ -543,7 +530,7 @@ def test_drift_is_seen_and_put_right(plugin: Plugin, api: Api, namespace: str) -
     assert plugin.diff(state, plugin.check(inputs)[0]).changes == pb.DiffResponse.DIFF_NONE
 
 
-def test_what_others_own_is_not_taken_by_default(plugin: Plugin, api: Api, namespace: str) -> None:
+def test_fields_of_other_managers_are_not_overwritten_by_default(plugin: Plugin, api: Api, namespace: str) -> None:
     inputs = config_map(namespace, a="b")
     state = plugin.create(inputs)[1]
     path = CONFIG_MAP.path(namespace, "settings")
@@ -552,13 +539,13 @@ def test_what_others_own_is_not_taken_by_default(plugin: Plugin, api: Api, names
         plugin.update(state, inputs)
 
 
-def test_what_is_gone_is_seen(plugin: Plugin, api: Api, namespace: str) -> None:
+def test_deleted_object_is_detected(plugin: Plugin, api: Api, namespace: str) -> None:
     resource_id, state = plugin.create(config_map(namespace, a="b"))
     api.request("DELETE", CONFIG_MAP.path(namespace, "settings"))
     assert plugin.read(resource_id, state, state["__inputs"])[0] == ""
 
 
-def test_import_reads_all_that_is_an_input(plugin: Plugin, api: Api, namespace: str) -> None:
+def test_import_reads_all_inputs(plugin: Plugin, api: Api, namespace: str) -> None:
     api.request("POST", CONFIG_MAP.path(namespace), config_map(namespace, a="b"))
     resource_id, state, inputs = plugin.read(f"{namespace}/settings", config_map(namespace))
     assert resource_id == f"{namespace}/settings"
@@ -566,16 +553,13 @@ def test_import_reads_all_that_is_an_input(plugin: Plugin, api: Api, namespace: 
     assert plugin.diff(state, inputs).changes == pb.DiffResponse.DIFF_NONE
 
 
-def test_delete_ends_when_object_and_pods_are_gone(plugin: Plugin, api: Api, node: NodeProcess, namespace: str) -> None:
+def test_delete_waits_until_the_pods_are_gone(plugin: Plugin, api: Api, node: NodeProcess, namespace: str) -> None:
     inputs = job("long", namespace, "sleep 60")
     inputs["metadata"]["annotations"] = {"pulumi.com/waitFor": "jsonpath={.status.ready}=1"}
     state = plugin.create(inputs)[1]
     assert len(api.list(POD, namespace)) == 1
     plugin.delete(state)
     assert api.list(JOB, namespace) == api.list(POD, namespace) == []
-
-
-# Which cluster.
 
 
 def kubeconfig(server: str) -> str:
@@ -599,12 +583,12 @@ def kubeconfig(server: str) -> str:
     ],
 )
 def test_another_cluster_replaces_the_provider(plugin: Plugin, olds: Object, news: Object, replaces: list[str]) -> None:
-    answer = plugin.ask("DiffConfig", pb.DiffRequest(olds=to_struct(olds), news=to_struct(news)))
+    answer = plugin.ask("DiffConfig", pb.DiffRequest(olds=write(olds), news=write(news)))
     assert answer.changes == pb.DiffResponse.DIFF_SOME
     assert list(answer.replaces) == replaces
 
 
-def test_an_unreachable_cluster_is_named_and_does_not_stop_a_preview() -> None:
+def test_preview_works_without_the_cluster_and_create_names_it() -> None:
     own = Plugin(kubeconfig=kubeconfig("https://127.0.0.1:1"))
     try:
         inputs, failures = own.check(config_map("default", a="b"))
@@ -616,15 +600,15 @@ def test_an_unreachable_cluster_is_named_and_does_not_stop_a_preview() -> None:
         own.close()
 
 
-@pytest.mark.parametrize("asked", [signal.SIGINT, signal.SIGTERM])
-def test_the_plugin_ends_at_once_when_asked(
-    cluster: ControlPlane, node: NodeProcess, namespace: str, asked: signal.Signals
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_provider_ends_when_the_engine_stops_it(
+    cluster: ControlPlane, node: NodeProcess, namespace: str, number: signal.Signals
 ) -> None:
     own = Plugin(kubeconfig=str(cluster.kubeconfig))
     with ThreadPoolExecutor() as pool:
         creating = pool.submit(own.create, job("long", namespace, "sleep 60"))
         time.sleep(1)
-        own.process.send_signal(asked)
+        own.process.send_signal(number)
         try:
             assert own.process.wait(4) == 0
         finally:
@@ -632,7 +616,7 @@ def test_the_plugin_ends_at_once_when_asked(
         assert creating.exception(10) is not None
 
 
-def test_the_plugin_ends_with_the_engine_that_started_it() -> None:
+def test_the_provider_ends_with_the_engine() -> None:
     start = "import subprocess, sys; p = subprocess.Popen([sys.executable, '-m', 'sandbox.plugins.kubernetes']"
     start += ", stdout=subprocess.PIPE, stderr=subprocess.DEVNULL); p.stdout.readline(); print(p.pid)"
     done = subprocess.run([sys.executable, "-c", start], capture_output=True, text=True, check=True)

@@ -1,7 +1,13 @@
-"""The page that tells what the AWS stand-in knows is the one that its tables make."""
+"""The pages about the emulated providers are the ones that the code generates."""
 
-from sandbox.plugins.aws.document import PAGE, page
+from types import ModuleType
+
+import pytest
+
+from sandbox.plugins.aws import document as aws
+from sandbox.plugins.kubernetes import document as kubernetes
 
 
-def test_the_page_is_up_to_date() -> None:
-    assert PAGE.read_text() == page(), "run `python -m sandbox.plugins.aws.document`"
+@pytest.mark.parametrize("document", [aws, kubernetes], ids=["aws", "kubernetes"])
+def test_page_is_up_to_date(document: ModuleType) -> None:
+    assert document.PAGE.read_text() == document.page(), f"run `python -m {document.__name__}`"
