@@ -28,7 +28,7 @@ DEFAULT_GRACE_SECONDS = 30
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 # The fields of a container that work here. The node refuses all others, except those that a plain process can ignore.
-_SUPPORTED = {
+SUPPORTED_FIELDS = {
     "args",
     "command",
     "env",
@@ -41,7 +41,7 @@ _SUPPORTED = {
     "volumeMounts",
     "workingDir",
 }
-_IGNORED = {
+IGNORED_FIELDS = {
     "imagePullPolicy",
     "livenessProbe",
     "ports",
@@ -51,6 +51,7 @@ _IGNORED = {
     "stdin",
     "tty",
 }
+SECURITY_CONTEXT = {"allowPrivilegeEscalation", "capabilities"}
 
 
 @dataclass(frozen=True)
@@ -201,7 +202,7 @@ class PodRunner:
         self._start(container, len(runs))
 
     def _start(self, container: Container, number: int) -> None:
-        if unknown := sorted(container.keys() - _SUPPORTED - _IGNORED):
+        if unknown := sorted(container.keys() - SUPPORTED_FIELDS - IGNORED_FIELDS):
             raise UnsupportedError(f"container {container['name']}: {', '.join(unknown)} is not supported")
         folder = self.folder / "containers" / container["name"] / str(number)
         spec = self._spec(container, folder)
@@ -324,7 +325,7 @@ class PodRunner:
 def _security_context(container: Container) -> tuple[bool, bool]:
     """Whether to drop all capabilities, and whether to forbid new privileges."""
     context = container.get("securityContext") or {}
-    unknown = sorted(context.keys() - {"allowPrivilegeEscalation", "capabilities"})
+    unknown = sorted(context.keys() - SECURITY_CONTEXT)
     if (capabilities := context.get("capabilities") or {}) not in ({}, {"drop": ["ALL"]}):
         unknown.append("capabilities other than drop: [ALL]")
     if unknown:

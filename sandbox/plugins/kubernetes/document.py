@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from sandbox.node import pod_runner
 from sandbox.paths import CHECKOUT
 from sandbox.plugins.kubernetes import annotation, awaits, diff, provider
 
@@ -23,6 +24,9 @@ def page() -> str:
             f"| {kind[1]} | {conditions.get(kind, 'the API server has accepted the object')} | {_fields(kind)} |"
             for kind in sorted(conditions.keys() | diff.REPLACING.keys(), key=lambda kind: kind[1])
         ),
+        container_fields=", ".join(sorted(pod_runner.SUPPORTED_FIELDS - {"name", "securityContext"})),
+        ignored_fields=", ".join(sorted(pod_runner.IGNORED_FIELDS)),
+        security_context=", ".join(sorted(pod_runner.SECURITY_CONTEXT)),
         wait_for=annotation.WAIT_FOR,
         patch_force=annotation.PATCH_FORCE,
         propagation=annotation.DELETION_PROPAGATION,
