@@ -1,49 +1,97 @@
-"""From an empty AWS account to a trained PaddlePaddle model, in order."""
+"""From an empty AWS account to a trained PaddlePaddle model: read the settings, create the components, export."""
 
 import pulumi
 
-from infra.bucket import Bucket
-from infra.cluster import Cluster
-from infra.dns import Dns
-from infra.encryption import Encryption
-from infra.job_roles import JobRoles
-from infra.network import Network
+from infra.bucket import Bucket, BucketArgs
+from infra.cluster import Cluster, ClusterArgs
+from infra.dns import Dns, DnsArgs
+from infra.encryption import Encryption, EncryptionArgs
+from infra.job_roles import JobRoles, JobRolesArgs
+from infra.network import Network, NetworkArgs
 from infra.provider import aws_provider
-from infra.storage import Storage
+from infra.storage import Storage, StorageArgs
 from settings.checks import checked_settings
 from workloads.access import Namespace
-from workloads.data_job import DataJob
-from workloads.export_job import ExportJob
+from workloads.data_job import DataJob, DataJobArgs
+from workloads.export_job import ExportJob, ExportJobArgs
 from workloads.gpu_plugin import GpuPlugin
 from workloads.in_cluster import in_cluster
 from workloads.next_steps import next_steps
-from workloads.training_job import TrainingJob
-from workloads.volume import Volume
+from workloads.training_job import TrainingJob, TrainingJobArgs
+from workloads.volume import Volume, VolumeArgs
 
 settings, region_support = checked_settings()
 
 on_aws = pulumi.ResourceOptions(providers=[aws_provider(settings)])
-network = Network(settings, region_support.zones_for(settings), on_aws)
-encryption = Encryption(settings, region_support, on_aws)
-bucket = Bucket(settings, encryption.key, on_aws)
-cluster = Cluster(settings, region_support, network, encryption, on_aws)
-storage = Storage(settings, region_support, network, encryption, cluster, on_aws)
-dns = Dns(settings, network, cluster, storage, on_aws)
-roles = JobRoles(settings, region_support, cluster, encryption, bucket, on_aws)
+network = Network(
+    "network",
+    NetworkArgs(
+        cluster_name=settings.cluster_name,
+        region=settings.region,
+        vpc_cidr=settings.vpc_cidr,
+        zones=region_support.zones_for(settings),
+        nat_gateways=settings.nat_gateways,
+    ),
+    on_aws,
+)
+encryption = Encryption(
+    "encryption",
+    EncryptionArgs(
+        cluster_name=settings.cluster_name,
+        account=region_support.account,
+        partition=region_support.partition,
+        region=settings.region,
+        log_group=settings.log_group,
+        retain=settings.retain_data,
+    ),
+    on_aws,
+)
+key_arn = encryption.key.arn
+bucket = Bucket("bucket", BucketArgs(key_arn, retain=settings.retain_data), on_aws)
+cluster = Cluster("cluster", ClusterArgs(settings, region_support, network, key_arn), on_aws)
+storage = Storage(
+    "storage",
+    StorageArgs(
+        cluster_name=settings.cluster_name,
+        partition=region_support.partition,
+        driver=settings.storage.driver,
+        retain=settings.retain_data,
+        network=network,
+        cluster=cluster,
+        key_arn=key_arn,
+    ),
+    on_aws,
+)
+dns = Dns(
+    "dns",
+    DnsArgs(
+        zone_name=settings.zone_name,
+        cluster_name=settings.cluster_name,
+        vpc_id=network.vpc.id,
+        api_endpoint=cluster.cluster.endpoint,
+        file_system_dns_name=storage.file_system.dns_name,
+    ),
+    on_aws,
+)
+roles = JobRoles(
+    "job-roles", JobRolesArgs(settings, region_support.partition, cluster, key_arn, bucket.bucket.arn), on_aws
+)
 
 inside = in_cluster(cluster.kubernetes)
-namespace = Namespace(settings, inside)
+namespace = Namespace("namespace", settings.job.namespace, inside)
 if settings.job.gpus_per_trainer:
-    GpuPlugin(inside)
-volume = Volume(settings, storage, namespace.name, inside)
-data = DataJob(settings, namespace.name, volume, roles.data, inside)
-training = TrainingJob(settings, namespace.name, volume, data, inside)
+    GpuPlugin("gpu-plugin", inside)
+volume = Volume(
+    "volume", VolumeArgs(storage, namespace.name, settings.storage.size_gib, settings.storage.claim_gib), inside
+)
+data = DataJob("data", DataJobArgs(settings, namespace.name, volume, roles.data), inside)
+training = TrainingJob("training", TrainingJobArgs(settings, namespace.name, volume, data), inside)
 model: pulumi.Output[str] = pulumi.Output.concat(storage.file_system.id, ":/", settings.job.newest_pass)
 if roles.export:
     results = pulumi.Output.concat("s3://", bucket.bucket.bucket, "/")
     model = pulumi.Output.concat(results, settings.job.newest_pass)
     destination = pulumi.Output.concat(results, settings.job.output_prefix)
-    ExportJob(settings, namespace.name, volume, roles.export, training, destination, inside)
+    ExportJob("export", ExportJobArgs(settings, namespace.name, volume, training, roles.export, destination), inside)
 
 pulumi.export("region", settings.region)
 pulumi.export("clusterName", cluster.cluster.name)

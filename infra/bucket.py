@@ -1,41 +1,48 @@
-"""The bucket: datasets may come from it, results go to it."""
+"""The S3 bucket for results. It can also hold data."""
+
+from dataclasses import dataclass
 
 import pulumi
 import pulumi_aws as aws
 
 from infra.iam import document, tls_only
-from settings.schema import Settings
 
 OLD_VERSIONS_DAYS = 30
 ABORTED_UPLOADS_DAYS = 7
 
 
+@dataclass(frozen=True)
+class BucketArgs:
+    key_arn: pulumi.Input[str]
+    retain: bool
+
+
 class Bucket(pulumi.ComponentResource):
     bucket: aws.s3.Bucket
 
-    def __init__(self, settings: Settings, key: aws.kms.Key, opts: pulumi.ResourceOptions) -> None:
-        super().__init__("paddle:infra:Bucket", "bucket", None, opts)
+    def __init__(self, name: str, args: BucketArgs, opts: pulumi.ResourceOptions) -> None:
+        super().__init__("paddle:infra:Bucket", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
         self.bucket = aws.s3.Bucket(
-            "bucket",
-            # Destroy empties it, every version included.
-            force_destroy=not settings.retain_data,
-            opts=pulumi.ResourceOptions(parent=self, protect=settings.retain_data),
+            name,
+            # Destroy also deletes all objects and their versions.
+            force_destroy=not args.retain,
+            opts=pulumi.ResourceOptions(parent=self, protect=args.retain),
         )
         versioning = aws.s3.BucketVersioning(
-            "bucket-versioning",
+            f"{name}-versioning",
             bucket=self.bucket.id,
             versioning_configuration={"status": "Enabled"},
             opts=child,
         )
         aws.s3.BucketServerSideEncryptionConfiguration(
-            "bucket-encryption",
+            f"{name}-encryption",
             bucket=self.bucket.id,
             rules=[
                 {
                     "apply_server_side_encryption_by_default": {
                         "sse_algorithm": "aws:kms",
-                        "kms_master_key_id": key.arn,
+                        "kms_master_key_id": args.key_arn,
                     },
                     "bucket_key_enabled": True,
                 }
@@ -43,7 +50,7 @@ class Bucket(pulumi.ComponentResource):
             opts=child,
         )
         block = aws.s3.BucketPublicAccessBlock(
-            "bucket-public-access",
+            f"{name}-public-access",
             bucket=self.bucket.id,
             block_public_acls=True,
             block_public_policy=True,
@@ -52,14 +59,14 @@ class Bucket(pulumi.ComponentResource):
             opts=child,
         )
         aws.s3.BucketPolicy(
-            "bucket-policy",
+            f"{name}-policy",
             bucket=self.bucket.id,
             policy=document(tls_only(self.bucket.arn)),
-            # S3 refuses two changes to a bucket's access at once.
+            # S3 rejects two simultaneous changes to the access of one bucket.
             opts=pulumi.ResourceOptions(parent=self, depends_on=[block]),
         )
         aws.s3.BucketLifecycleConfiguration(
-            "bucket-lifecycle",
+            f"{name}-lifecycle",
             bucket=self.bucket.id,
             rules=[
                 {
@@ -70,7 +77,7 @@ class Bucket(pulumi.ComponentResource):
                     "abort_incomplete_multipart_upload": {"days_after_initiation": ABORTED_UPLOADS_DAYS},
                 }
             ],
-            # Old versions exist only once versioning is on.
+            # Old versions exist only after versioning is turned on.
             opts=pulumi.ResourceOptions(parent=self, depends_on=[versioning]),
         )
         self.register_outputs({"name": self.bucket.bucket, "arn": self.bucket.arn})

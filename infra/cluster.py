@@ -1,6 +1,7 @@
-"""The EKS control plane, its worker nodes, and the way to speak to it."""
+"""The EKS cluster, its workers, and the Kubernetes provider that connects to it."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pulumi
@@ -8,8 +9,8 @@ import pulumi_aws as aws
 import pulumi_kubernetes as k8s
 import yaml
 
-from infra.encryption import Encryption
 from infra.iam import assumed_by
+from infra.naming import prefix
 from infra.network import Network
 from settings.region import Architecture, RegionSupport
 from settings.schema import Settings
@@ -22,7 +23,7 @@ SESSION_MANAGER_POLICY = "AmazonSSMManagedInstanceCore"
 
 
 def kubeconfig(name: str, endpoint: str, certificate_authority: str, region: str) -> str:
-    """How kubectl reaches the cluster, with a token that the AWS CLI makes anew each time."""
+    """A kubeconfig that gets a new token from the AWS CLI for each session."""
     arguments = ["--region", region, "eks", "get-token", "--cluster-name", name, "--output", "json"]
     return yaml.safe_dump(
         {
@@ -55,13 +56,21 @@ def kubeconfig(name: str, endpoint: str, certificate_authority: str, region: str
 
 
 def ami_type(architecture: Architecture | None, gpus: int) -> str:
-    """EKS's name for the Amazon Linux 2023 image of an instance type."""
+    """The EKS name of the Amazon Linux 2023 image for an instance type."""
     family = "ARM_64" if architecture == "arm64" else "x86_64"
     return f"AL2023_{family}_{'NVIDIA' if gpus else 'STANDARD'}"
 
 
+@dataclass(frozen=True)
+class ClusterArgs:
+    settings: Settings
+    region_support: RegionSupport
+    network: Network
+    key_arn: pulumi.Input[str]
+
+
 class Cluster(pulumi.ComponentResource):
-    """`kubernetes` is the provider that everything inside the cluster goes through."""
+    """`kubernetes` is the provider of all objects inside the cluster."""
 
     cluster: aws.eks.Cluster
     worker_group: aws.ec2.SecurityGroup
@@ -71,41 +80,35 @@ class Cluster(pulumi.ComponentResource):
     kubeconfig: pulumi.Output[str]
     kubernetes: k8s.Provider
 
-    def __init__(
-        self,
-        settings: Settings,
-        region_support: RegionSupport,
-        network: Network,
-        encryption: Encryption,
-        opts: pulumi.ResourceOptions,
-    ) -> None:
-        super().__init__("paddle:infra:Cluster", "cluster", None, opts)
-        self._settings, self._region_support = settings, region_support
+    def __init__(self, name: str, args: ClusterArgs, opts: pulumi.ResourceOptions) -> None:
+        super().__init__("paddle:infra:Cluster", name, None, opts)
+        self._prefix, self._args = prefix(name, "cluster"), args
+        settings, network = args.settings, args.network
         child = pulumi.ResourceOptions(parent=self)
-        name = settings.cluster_name
+        cluster_name = settings.cluster_name
         subnet_ids = [subnet.id for subnet in network.worker_subnets]
 
-        control_plane_group = self._group("control-plane", f"{name}-sg-control-plane", network)
-        self.worker_group = self._group("worker", f"{name}-sg-worker", network)
+        control_plane_group = self._group("control-plane", f"{cluster_name}-sg-control-plane", network.vpc.id)
+        self.worker_group = self._group("worker", f"{cluster_name}-sg-worker", network.vpc.id)
         rules = self._rules(control_plane_group)
 
         cluster_role, cluster_attachments = self._role("cluster", "eks.amazonaws.com", CLUSTER_POLICIES)
-        # Made by us, or EKS makes one that keeps every line for ever and outlives destroy.
+        # If the program did not create this log group, EKS would create one that never expires.
         logs = aws.cloudwatch.LogGroup(
-            "cluster-logs",
+            f"{self._prefix}cluster-logs",
             name=settings.log_group,
             retention_in_days=LOG_DAYS,
-            kms_key_id=encryption.key.arn,
+            kms_key_id=args.key_arn,
             opts=child,
         )
         self.cluster = aws.eks.Cluster(
-            "eks",
-            name=name,
+            f"{self._prefix}eks",
+            name=cluster_name,
             role_arn=cluster_role.arn,
             version=settings.kubernetes_version,
             enabled_cluster_log_types=LOG_TYPES,
             access_config={"authentication_mode": "API", "bootstrap_cluster_creator_admin_permissions": True},
-            encryption_config={"provider": {"key_arn": encryption.key.arn}, "resources": ["secrets"]},
+            encryption_config={"provider": {"key_arn": args.key_arn}, "resources": ["secrets"]},
             vpc_config={
                 "subnet_ids": subnet_ids,
                 "security_group_ids": [control_plane_group.id],
@@ -117,41 +120,44 @@ class Cluster(pulumi.ComponentResource):
         )
         self.issuer = self.cluster.identities[0].oidcs[0].issuer
         self.identity_provider = aws.iam.OpenIdConnectProvider(
-            "service-accounts", url=self.issuer, client_id_lists=["sts.amazonaws.com"], opts=child
+            f"{self._prefix}service-accounts",
+            url=self.issuer,
+            client_id_lists=["sts.amazonaws.com"],
+            opts=child,
         )
-        self.nodes = self._nodes(encryption, subnet_ids, [*rules, *network.ways_out])
+        self.nodes = self._nodes(subnet_ids, [*rules, *network.routes])
         admins = [access for i, arn in enumerate(settings.admins) for access in self._admin(i, arn)]
 
         certificate = self.cluster.certificate_authority.data
         self.kubeconfig = pulumi.Output.secret(
             Path(settings.kubeconfig).read_text()
             if settings.kubeconfig
-            else pulumi.Output.all(name, self.cluster.endpoint, certificate, settings.region).apply(
+            else pulumi.Output.all(cluster_name, self.cluster.endpoint, certificate, settings.region).apply(
                 lambda values: kubeconfig(*values)
             )
         )
         self.kubernetes = k8s.Provider(
-            "kubernetes",
+            f"{self._prefix}kubernetes",
             kubeconfig=self.kubeconfig,
-            # A new cluster has a new endpoint even under its old name; nothing else makes objects new.
+            # Only a new cluster replaces the objects. A new cluster has a new endpoint, even with the same name.
             cluster_identifier=self.cluster.endpoint,
-            # Without nodes and access, pods hang and a destroy ends Unauthorized.
+            # Pods need nodes, and the provider needs its access entry until all objects are deleted.
             opts=pulumi.ResourceOptions(parent=self, depends_on=[self.nodes, *admins]),
         )
         self.register_outputs({"name": self.cluster.name, "endpoint": self.cluster.endpoint})
 
-    def _group(self, name: str, physical_name: str, network: Network) -> aws.ec2.SecurityGroup:
+    def _group(self, name: str, physical_name: str, vpc_id: pulumi.Input[str]) -> aws.ec2.SecurityGroup:
         return aws.ec2.SecurityGroup(
-            f"{name}-group",
+            f"{self._prefix}{name}-group",
             name=physical_name,
-            description=f"{self._settings.cluster_name}: {name}",
-            vpc_id=network.vpc.id,
+            description=f"{self._args.settings.cluster_name}: {name}",
+            vpc_id=vpc_id,
             tags={"Name": physical_name},
             opts=pulumi.ResourceOptions(parent=self),
         )
 
     def _rules(self, control_plane: aws.ec2.SecurityGroup) -> list[pulumi.Resource]:
-        """Who talks to whom: workers among themselves, control plane and workers as EKS needs it, workers out."""
+        """Allowed traffic: between workers, between control plane and workers, and from workers to anywhere."""
         child = pulumi.ResourceOptions(parent=self)
         workers = self.worker_group
         ingress = {
@@ -163,7 +169,7 @@ class Cluster(pulumi.ComponentResource):
         }
         rules: list[pulumi.Resource] = [
             aws.vpc.SecurityGroupIngressRule(
-                name,
+                f"{self._prefix}{name}",
                 security_group_id=to.id,
                 referenced_security_group_id=source.id,
                 ip_protocol="tcp" if port else "-1",
@@ -175,7 +181,7 @@ class Cluster(pulumi.ComponentResource):
         ]
         rules += [
             aws.vpc.SecurityGroupEgressRule(
-                f"control-plane-to-workers-{port}",
+                f"{self._prefix}control-plane-to-workers-{port}",
                 security_group_id=control_plane.id,
                 referenced_security_group_id=workers.id,
                 ip_protocol="tcp",
@@ -187,13 +193,17 @@ class Cluster(pulumi.ComponentResource):
         ]
         rules.append(
             aws.vpc.SecurityGroupEgressRule(
-                "workers-out", security_group_id=workers.id, cidr_ipv4="0.0.0.0/0", ip_protocol="-1", opts=child
+                f"{self._prefix}workers-out",
+                security_group_id=workers.id,
+                cidr_ipv4="0.0.0.0/0",
+                ip_protocol="-1",
+                opts=child,
             )
         )
-        if self._settings.ssh_public_key:
+        if self._args.settings.ssh_public_key:
             rules += [
                 aws.vpc.SecurityGroupIngressRule(
-                    f"ssh-{i}",
+                    f"{self._prefix}ssh-{i}",
                     security_group_id=workers.id,
                     cidr_ipv4=cidr,
                     ip_protocol="tcp",
@@ -201,7 +211,7 @@ class Cluster(pulumi.ComponentResource):
                     to_port=22,
                     opts=child,
                 )
-                for i, cidr in enumerate(self._settings.api_access_cidrs)
+                for i, cidr in enumerate(self._args.settings.api_access_cidrs)
             ]
         return rules
 
@@ -209,33 +219,35 @@ class Cluster(pulumi.ComponentResource):
         self, name: str, service: str, policies: Sequence[str]
     ) -> tuple[aws.iam.Role, list[aws.iam.RolePolicyAttachment]]:
         role = aws.iam.Role(
-            f"{name}-role", assume_role_policy=assumed_by(service), opts=pulumi.ResourceOptions(parent=self)
+            f"{self._prefix}{name}-role",
+            assume_role_policy=assumed_by(service),
+            opts=pulumi.ResourceOptions(parent=self),
         )
         return role, [
             aws.iam.RolePolicyAttachment(
-                f"{name}-{policy}",
+                f"{self._prefix}{name}-{policy}",
                 role=role.name,
-                policy_arn=f"arn:{self._region_support.partition}:iam::aws:policy/{policy}",
+                policy_arn=f"arn:{self._args.region_support.partition}:iam::aws:policy/{policy}",
                 opts=pulumi.ResourceOptions(parent=self),
             )
             for policy in policies
         ]
 
     def _nodes(
-        self, encryption: Encryption, subnet_ids: Sequence[pulumi.Output[str]], lifelines: Sequence[pulumi.Resource]
+        self, subnet_ids: Sequence[pulumi.Output[str]], prerequisites: Sequence[pulumi.Resource]
     ) -> aws.eks.NodeGroup:
-        settings, child = self._settings, pulumi.ResourceOptions(parent=self)
+        settings, child = self._args.settings, pulumi.ResourceOptions(parent=self)
         workers, key = settings.workers, settings.ssh_public_key
         policies = WORKER_POLICIES if key else (*WORKER_POLICIES, SESSION_MANAGER_POLICY)
         role, attachments = self._role("worker", "ec2.amazonaws.com", policies)
-        key_pair = aws.ec2.KeyPair("worker-key", public_key=key, opts=child) if key else None
+        key_pair = aws.ec2.KeyPair(f"{self._prefix}worker-key", public_key=key, opts=child) if key else None
         tags = {**settings.all_tags, "Name": f"{settings.cluster_name}-worker"}
         template = aws.ec2.LaunchTemplate(
-            "worker-template",
+            f"{self._prefix}worker-template",
             update_default_version=True,
             key_name=key_pair.key_name if key_pair else None,
             vpc_security_group_ids=[self.worker_group.id],
-            # With one hop, a pod cannot take the node's credentials.
+            # With a hop limit of 1, pods cannot get the credentials of the node.
             metadata_options={"http_endpoint": "enabled", "http_tokens": "required", "http_put_response_hop_limit": 1},
             block_device_mappings=[
                 {
@@ -244,40 +256,42 @@ class Cluster(pulumi.ComponentResource):
                         "volume_type": "gp3",
                         "volume_size": workers.disk_gib,
                         "encrypted": "true",
-                        "kms_key_id": encryption.key.arn,
+                        "kms_key_id": self._args.key_arn,
                         "delete_on_termination": "true",
                     },
                 }
             ],
-            # What EC2 makes from a template never passes the provider, and so misses its tags.
+            # EC2 creates instances and volumes from the template, so the provider cannot tag them.
             tag_specifications=[{"resource_type": kind, "tags": tags} for kind in ("instance", "volume")],
             opts=child,
         )
         return aws.eks.NodeGroup(
-            "workers",
+            f"{self._prefix}workers",
             cluster_name=self.cluster.name,
             node_role_arn=role.arn,
             version=self.cluster.version,
             subnet_ids=subnet_ids,
-            ami_type=ami_type(self._region_support.architecture, self._region_support.gpus),
+            ami_type=ami_type(self._args.region_support.architecture, self._args.region_support.gpus),
             capacity_type="SPOT" if workers.capacity == "spot" else "ON_DEMAND",
             instance_types=[workers.instance_type],
             scaling_config={"desired_size": workers.count, "min_size": workers.count, "max_size": workers.count},
             update_config={"max_unavailable": 1},
             launch_template={"id": template.id, "version": template.latest_version.apply(str)},
-            # Nodes join over these and clean up after themselves over these: destroy takes the nodes first.
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[*attachments, *lifelines]),
+            # Nodes need these routes, rules and policies to join and to drain, so they must be deleted before them.
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[*attachments, *prerequisites]),
         )
 
     def _admin(self, i: int, arn: str) -> Sequence[pulumi.Resource]:
-        # Its id is its name, so a new one made beside the old would be deleted as the old.
+        # Its id is its name: if create-before-delete were interrupted, the next run would delete the new one.
         named = pulumi.ResourceOptions(parent=self, delete_before_replace=True)
-        entry = aws.eks.AccessEntry(f"admin-{i}", cluster_name=self.cluster.name, principal_arn=arn, opts=named)
+        entry = aws.eks.AccessEntry(
+            f"{self._prefix}admin-{i}", cluster_name=self.cluster.name, principal_arn=arn, opts=named
+        )
         association = aws.eks.AccessPolicyAssociation(
-            f"admin-{i}-policy",
+            f"{self._prefix}admin-{i}-policy",
             cluster_name=self.cluster.name,
             principal_arn=entry.principal_arn,
-            policy_arn=f"arn:{self._region_support.partition}:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy",
+            policy_arn=f"arn:{self._args.region_support.partition}:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy",
             access_scope={"type": "cluster"},
             opts=named,
         )

@@ -1,36 +1,43 @@
-"""The private zone: names for the cluster's endpoint and the file system, inside the VPC."""
+"""The private DNS zone, with names for the cluster's endpoint and the file system. It works inside the VPC."""
+
+from dataclasses import dataclass
 
 import pulumi
 import pulumi_aws as aws
 
-from infra.cluster import Cluster
-from infra.network import Network
-from infra.storage import Storage
-from settings.schema import Settings
+from infra.naming import prefix
 
 TTL_SECONDS = 300
+
+
+@dataclass(frozen=True)
+class DnsArgs:
+    zone_name: str
+    cluster_name: str
+    vpc_id: pulumi.Input[str]
+    api_endpoint: pulumi.Output[str]
+    file_system_dns_name: pulumi.Output[str]
 
 
 class Dns(pulumi.ComponentResource):
     zone: aws.route53.Zone
 
-    def __init__(
-        self, settings: Settings, network: Network, cluster: Cluster, storage: Storage, opts: pulumi.ResourceOptions
-    ) -> None:
-        super().__init__("paddle:infra:Dns", "dns", None, opts)
+    def __init__(self, name: str, args: DnsArgs, opts: pulumi.ResourceOptions) -> None:
+        super().__init__("paddle:infra:Dns", name, None, opts)
+        names = prefix(name, "dns")
         self.zone = aws.route53.Zone(
-            "zone",
-            name=settings.zone_name,
-            comment=f"Names inside {settings.cluster_name}-vpc",
-            vpcs=[{"vpc_id": network.vpc.id}],
+            f"{names}zone",
+            name=args.zone_name,
+            comment=f"Names inside {args.cluster_name}-vpc",
+            vpcs=[{"vpc_id": args.vpc_id}],
             opts=pulumi.ResourceOptions(parent=self),
         )
-        api = cluster.cluster.endpoint.apply(lambda url: url.removeprefix("https://"))
-        for name, target in {"api": api, "efs": storage.file_system.dns_name}.items():
+        api = args.api_endpoint.apply(lambda url: url.removeprefix("https://"))
+        for host, target in {"api": api, "efs": args.file_system_dns_name}.items():
             aws.route53.Record(
-                f"{name}-record",
+                f"{names}{host}-record",
                 zone_id=self.zone.zone_id,
-                name=f"{name}.{settings.zone_name}",
+                name=f"{host}.{args.zone_name}",
                 type="CNAME",
                 ttl=TTL_SECONDS,
                 records=[target],

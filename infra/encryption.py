@@ -1,11 +1,12 @@
-"""The one KMS key, and exactly who may use it."""
+"""The KMS key of the stack, and the policy that says who can use it."""
+
+from dataclasses import dataclass
 
 import pulumi
 import pulumi_aws as aws
 
 from infra.iam import Statement, allow, document
-from settings.region import RegionSupport
-from settings.schema import Settings
+from infra.naming import prefix
 
 ADMINISTER = (
     "kms:CancelKeyDeletion",
@@ -42,13 +43,13 @@ USE = (
 
 
 def key_policy(account: str, partition: str, region: str, log_group: str) -> list[Statement]:
-    """Who may do what with the key. In a key policy the resource "*" is the key itself: AWS has no other."""
+    """The key policy. In a key policy, the resource "*" means the key itself."""
     root = f"arn:{partition}:iam::{account}:root"
     scaling = (
         f"arn:{partition}:iam::{account}:role/aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling"
     )
     for_aws = {"Bool": {"kms:GrantIsForAWSResource": "true"}}
-    # By condition: KMS refuses a principal that does not exist yet, and a new account has no such role.
+    # A condition instead of a principal: a new account has no such role, and KMS rejects principals that do not exist.
     by_scaling = {"StringEquals": {"aws:PrincipalArn": scaling}}
 
     logs = f"arn:{partition}:logs:{region}:{account}:log-group:{log_group}"
@@ -60,7 +61,7 @@ def key_policy(account: str, partition: str, region: str, log_group: str) -> lis
 
     return [
         allow("AccountAdmins", ADMINISTER, "*", principal={"AWS": root}),
-        # EKS needs no more than a grant, which it makes in the name of whoever creates the cluster.
+        # EKS needs only a grant. It creates the grant with the identity that creates the cluster.
         allow("Eks", ("kms:CreateGrant",), "*", for_aws, {"AWS": root}),
         allow("Efs", (*USE, "kms:CreateGrant"), "*", through("elasticfilesystem"), {"AWS": root}),
         allow("S3", USE, "*", through("s3"), {"AWS": root}),
@@ -70,24 +71,33 @@ def key_policy(account: str, partition: str, region: str, log_group: str) -> lis
     ]
 
 
+@dataclass(frozen=True)
+class EncryptionArgs:
+    cluster_name: str
+    account: str
+    partition: str
+    region: str
+    log_group: str
+    retain: bool
+
+
 class Encryption(pulumi.ComponentResource):
     key: aws.kms.Key
 
-    def __init__(self, settings: Settings, region_support: RegionSupport, opts: pulumi.ResourceOptions) -> None:
-        super().__init__("paddle:infra:Encryption", "encryption", None, opts)
+    def __init__(self, name: str, args: EncryptionArgs, opts: pulumi.ResourceOptions) -> None:
+        super().__init__("paddle:infra:Encryption", name, None, opts)
+        names = prefix(name, "encryption")
         self.key = aws.kms.Key(
-            "key",
-            description=f"{settings.cluster_name}: Kubernetes secrets, logs, file system, bucket and workers' disks",
+            f"{names}key",
+            description=f"{args.cluster_name}: Kubernetes secrets, logs, file system, bucket and workers' disks",
             enable_key_rotation=True,
-            deletion_window_in_days=30 if settings.retain_data else 7,
-            policy=document(
-                *key_policy(region_support.account, region_support.partition, settings.region, settings.log_group),
-            ),
-            opts=pulumi.ResourceOptions(parent=self, protect=settings.retain_data),
+            deletion_window_in_days=30 if args.retain else 7,
+            policy=document(*key_policy(args.account, args.partition, args.region, args.log_group)),
+            opts=pulumi.ResourceOptions(parent=self, protect=args.retain),
         )
         aws.kms.Alias(
-            "key-alias",
-            name=f"alias/{settings.cluster_name}",
+            f"{names}key-alias",
+            name=f"alias/{args.cluster_name}",
             target_key_id=self.key.key_id,
             opts=pulumi.ResourceOptions(parent=self),
         )

@@ -1,4 +1,4 @@
-"""IAM policy documents as plain functions: what is written here is what AWS reads."""
+"""Functions that build IAM policy documents."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ Statement = Mapping[str, Any]
 
 
 def document(*statements: Statement) -> pulumi.Output[str]:
-    """A policy of these statements; their values may still be unknown."""
+    """A policy document with these statements. Values can be outputs."""
     return pulumi.Output.json_dumps({"Version": "2012-10-17", "Statement": list(statements)})
 
 
@@ -20,7 +20,7 @@ def allow(
     condition: Mapping[str, Any] | None = None,
     principal: Any = None,
 ) -> Statement:
-    """One Allow statement, with a principal where the policy hangs on a resource."""
+    """One Allow statement. Policies of resources also need a principal."""
     statement: dict[str, Any] = {"Sid": sid, "Effect": "Allow", "Action": list(actions), "Resource": resource}
     if principal:
         statement["Principal"] = principal
@@ -30,12 +30,12 @@ def allow(
 
 
 def assumed_by(service: str) -> pulumi.Output[str]:
-    """Trust for an AWS service."""
+    """Trust policy for an AWS service."""
     return document({"Effect": "Allow", "Action": ["sts:AssumeRole"], "Principal": {"Service": service}})
 
 
 def assumed_by_subject(provider_arn: pulumi.Input[str], host: pulumi.Input[str], subject: str) -> pulumi.Output[str]:
-    """Trust for one subject of an identity provider, by its exact name, and for tokens that were made for AWS."""
+    """Trust policy for one subject of an identity provider: the exact name, in a token that was issued for AWS."""
     claims = pulumi.Output.from_input(host).apply(
         lambda host: {f"{host}:aud": "sts.amazonaws.com", f"{host}:sub": subject}
     )
@@ -52,13 +52,13 @@ def assumed_by_subject(provider_arn: pulumi.Input[str], host: pulumi.Input[str],
 def assumed_by_service_account(
     provider_arn: pulumi.Input[str], issuer: pulumi.Input[str], subject: str
 ) -> pulumi.Output[str]:
-    """Trust for one Kubernetes service account, by the cluster's own identity provider."""
+    """Trust policy for one Kubernetes service account of the cluster."""
     host = pulumi.Output.from_input(issuer).apply(lambda url: url.removeprefix("https://"))
     return assumed_by_subject(provider_arn, host, subject)
 
 
 def tls_only(bucket_arn: pulumi.Input[str]) -> Statement:
-    """What keeps everybody from a bucket who does not come by TLS."""
+    """Denies all access to a bucket without TLS."""
     return {
         "Sid": "TlsOnly",
         "Effect": "Deny",

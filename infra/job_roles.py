@@ -1,20 +1,21 @@
-"""What the Jobs may do in AWS: read the one dataset, write the one prefix."""
+"""The IAM roles of the Jobs: one can read the data, one can write the results."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import pulumi
 
-from infra.bucket import Bucket
 from infra.cluster import Cluster
-from infra.encryption import Encryption
 from infra.iam import Statement, allow
-from infra.service_account_role import ServiceAccountRole
-from settings.region import RegionSupport
+from infra.naming import prefix
+from infra.service_account_role import ServiceAccountRole, ServiceAccountRoleArgs
 from settings.schema import Settings
 
 DATA_ACCOUNT, EXPORT_ACCOUNT = "paddle-data", "paddle-export"
 
 
 def write_prefix(bucket: pulumi.Input[str], key: pulumi.Input[str], prefix: str) -> list[Statement]:
-    """What it takes to write under a prefix and check what was written there, and nothing else."""
+    """The permissions to write objects under a prefix and to list and compare them."""
     arn = pulumi.Output.from_input(bucket)
     return [
         allow(
@@ -28,35 +29,40 @@ def write_prefix(bucket: pulumi.Input[str], key: pulumi.Input[str], prefix: str)
 
 
 def read_object(partition: str, key: pulumi.Input[str], source: str) -> list[Statement]:
-    """What it takes to read one s3://bucket/key, encrypted with our key or Amazon's."""
+    """The permissions to read one s3://bucket/key. It can be encrypted with the key of this stack."""
     return [
         allow("ReadData", ("s3:GetObject",), f"arn:{partition}:s3:::{source.removeprefix('s3://')}"),
         allow("DecryptData", ("kms:Decrypt",), key),
     ]
 
 
+@dataclass(frozen=True)
+class JobRolesArgs:
+    settings: Settings
+    partition: str
+    cluster: Cluster
+    key_arn: pulumi.Input[str]
+    bucket_arn: pulumi.Input[str]
+
+
 class JobRoles(pulumi.ComponentResource):
-    """A role for each Job that reaches into AWS; None for one that does not."""
+    """The roles of the Jobs. A role is None if its Job does not use AWS."""
 
     data: ServiceAccountRole | None = None
     export: ServiceAccountRole | None = None
 
-    def __init__(
-        self,
-        settings: Settings,
-        region_support: RegionSupport,
-        cluster: Cluster,
-        encryption: Encryption,
-        bucket: Bucket,
-        opts: pulumi.ResourceOptions,
-    ) -> None:
-        super().__init__("paddle:infra:JobRoles", "job-roles", None, opts)
-        namespace, key = settings.job.namespace, encryption.key.arn
-        child = pulumi.ResourceOptions(parent=self)
+    def __init__(self, name: str, args: JobRolesArgs, opts: pulumi.ResourceOptions) -> None:
+        super().__init__("paddle:infra:JobRoles", name, None, opts)
+        names, settings = prefix(name, "job-roles"), args.settings
+
+        def role(job: str, account: str, statements: Sequence[Statement]) -> ServiceAccountRole:
+            role_args = ServiceAccountRoleArgs(args.cluster, f"{settings.job.namespace}:{account}", statements)
+            return ServiceAccountRole(f"{names}{job}", role_args, pulumi.ResourceOptions(parent=self))
+
         if settings.data.from_s3:
-            statements = read_object(region_support.partition, key, settings.data.source)
-            self.data = ServiceAccountRole("data", cluster, f"{namespace}:{DATA_ACCOUNT}", child, statements)
+            self.data = role("data", DATA_ACCOUNT, read_object(args.partition, args.key_arn, settings.data.source))
         if settings.export.enabled:
-            statements = write_prefix(bucket.bucket.arn, key, settings.job.output_prefix)
-            self.export = ServiceAccountRole("export", cluster, f"{namespace}:{EXPORT_ACCOUNT}", child, statements)
+            self.export = role(
+                "export", EXPORT_ACCOUNT, write_prefix(args.bucket_arn, args.key_arn, settings.job.output_prefix)
+            )
         self.register_outputs({})

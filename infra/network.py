@@ -1,40 +1,54 @@
-"""The VPC: worker subnets over the zones, the way out, and the S3 gateway endpoint."""
+"""The VPC with its subnets, its routes to the internet and an endpoint for S3."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import pulumi
 import pulumi_aws as aws
 
-from settings.schema import Settings
+from infra.naming import prefix
+from settings.schema import NatGateways
 from settings.subnets import cidr_plan
 
 
+@dataclass(frozen=True)
+class NetworkArgs:
+    cluster_name: str
+    region: str
+    vpc_cidr: str
+    zones: Sequence[str]
+    nat_gateways: NatGateways
+
+
 class Network(pulumi.ComponentResource):
-    """`ways_out` is what a node needs for as long as it lives: destroy takes the nodes first."""
+    """`routes` lists the routes and associations that workers use until they are deleted."""
 
     vpc: aws.ec2.Vpc
     worker_subnets: Sequence[aws.ec2.Subnet]
-    ways_out: Sequence[pulumi.Resource]
+    routes: Sequence[pulumi.Resource]
 
-    def __init__(self, settings: Settings, zones: Sequence[str], opts: pulumi.ResourceOptions) -> None:
-        super().__init__("paddle:infra:Network", "network", None, opts)
+    def __init__(self, name: str, args: NetworkArgs, opts: pulumi.ResourceOptions) -> None:
+        super().__init__("paddle:infra:Network", name, None, opts)
+        self._prefix, self._cluster = prefix(name, "network"), args.cluster_name
         child = pulumi.ResourceOptions(parent=self)
-        cluster = settings.cluster_name
-        plan = cidr_plan(settings.vpc_cidr, len(zones))
-        private = settings.nat_gateways != "none"
+        zones = args.zones
+        plan = cidr_plan(args.vpc_cidr, len(zones))
+        private = args.nat_gateways != "none"
 
         self.vpc = aws.ec2.Vpc(
-            "vpc",
-            cidr_block=settings.vpc_cidr,
+            f"{self._prefix}vpc",
+            cidr_block=args.vpc_cidr,
             enable_dns_support=True,
             enable_dns_hostnames=True,
-            tags={"Name": f"{cluster}-vpc"},
+            tags={"Name": f"{self._cluster}-vpc"},
             opts=child,
         )
-        internet = aws.ec2.InternetGateway("internet", vpc_id=self.vpc.id, tags={"Name": cluster}, opts=child)
-        public_routes = self._route_table("public-routes", cluster)
+        internet = aws.ec2.InternetGateway(
+            f"{self._prefix}internet", vpc_id=self.vpc.id, tags={"Name": self._cluster}, opts=child
+        )
+        public_routes = self._route_table("public-routes")
         to_internet = aws.ec2.Route(
-            "to-internet",
+            f"{self._prefix}to-internet",
             route_table_id=public_routes.id,
             destination_cidr_block="0.0.0.0/0",
             gateway_id=internet.id,
@@ -42,26 +56,24 @@ class Network(pulumi.ComponentResource):
         )
         self.worker_subnets = [
             aws.ec2.Subnet(
-                f"subnet-{i}",
+                f"{self._prefix}subnet-{i}",
                 vpc_id=self.vpc.id,
                 availability_zone=zone,
                 cidr_block=cidr,
                 map_public_ip_on_launch=not private,
-                tags={"Name": f"{cluster}-Subnet{i}"},
+                tags={"Name": f"{self._cluster}-Subnet{i}"},
                 opts=child,
             )
             for i, (zone, cidr) in enumerate(zip(zones, plan.workers, strict=True))
         ]
-        tables, self.ways_out = [public_routes], [to_internet]
+        tables, routes = [public_routes], [to_internet]
         if private:
-            count = len(zones) if settings.nat_gateways == "perZone" else 1
-            gateways = [
-                self._nat(i, zones[i], plan.public[i], public_routes, to_internet, cluster) for i in range(count)
-            ]
-            private_tables = [self._route_table(f"private-routes-{i}", cluster) for i in range(count)]
-            self.ways_out += [
+            count = len(zones) if args.nat_gateways == "perZone" else 1
+            gateways = [self._nat(i, zones[i], plan.public[i], public_routes, to_internet) for i in range(count)]
+            private_tables = [self._route_table(f"private-routes-{i}") for i in range(count)]
+            routes += [
                 aws.ec2.Route(
-                    f"to-nat-{i}",
+                    f"{self._prefix}to-nat-{i}",
                     route_table_id=table.id,
                     destination_cidr_block="0.0.0.0/0",
                     nat_gateway_id=gateway.id,
@@ -71,66 +83,62 @@ class Network(pulumi.ComponentResource):
             ]
             tables += private_tables
         worker_tables = tables[1:] or tables
-        self.ways_out += [
+        associations = [
             aws.ec2.RouteTableAssociation(
-                f"subnet-{i}-routes",
+                f"{self._prefix}subnet-{i}-routes",
                 subnet_id=subnet.id,
                 route_table_id=worker_tables[i % len(worker_tables)].id,
                 opts=child,
             )
             for i, subnet in enumerate(self.worker_subnets)
         ]
+        self.routes = [*routes, *associations]
         aws.ec2.VpcEndpoint(
-            "s3-endpoint",
+            f"{self._prefix}s3-endpoint",
             vpc_id=self.vpc.id,
-            service_name=f"com.amazonaws.{settings.region}.s3",
+            service_name=f"com.amazonaws.{args.region}.s3",
             route_table_ids=[table.id for table in tables],
-            tags={"Name": f"{cluster}-s3"},
+            tags={"Name": f"{self._cluster}-s3"},
             opts=child,
         )
         self.register_outputs({"vpc_id": self.vpc.id, "subnet_ids": [subnet.id for subnet in self.worker_subnets]})
 
-    def _route_table(self, name: str, cluster: str) -> aws.ec2.RouteTable:
+    def _route_table(self, name: str) -> aws.ec2.RouteTable:
         return aws.ec2.RouteTable(
-            name,
+            f"{self._prefix}{name}",
             vpc_id=self.vpc.id,
-            tags={"Name": f"{cluster}-{name}"},
+            tags={"Name": f"{self._cluster}-{name}"},
             opts=pulumi.ResourceOptions(parent=self),
         )
 
     def _nat(
-        self,
-        i: int,
-        zone: str,
-        cidr: str,
-        routes: aws.ec2.RouteTable,
-        to_internet: aws.ec2.Route,
-        cluster: str,
+        self, i: int, zone: str, cidr: str, routes: aws.ec2.RouteTable, to_internet: aws.ec2.Route
     ) -> aws.ec2.NatGateway:
+        """A NAT gateway in a public subnet of its own."""
         child = pulumi.ResourceOptions(parent=self)
         subnet = aws.ec2.Subnet(
-            f"public-subnet-{i}",
+            f"{self._prefix}public-subnet-{i}",
             vpc_id=self.vpc.id,
             availability_zone=zone,
             cidr_block=cidr,
-            tags={"Name": f"{cluster}-PublicSubnet{i}"},
+            tags={"Name": f"{self._cluster}-PublicSubnet{i}"},
             opts=child,
         )
         association = aws.ec2.RouteTableAssociation(
-            f"public-subnet-{i}-routes", subnet_id=subnet.id, route_table_id=routes.id, opts=child
+            f"{self._prefix}public-subnet-{i}-routes", subnet_id=subnet.id, route_table_id=routes.id, opts=child
         )
         address = aws.ec2.Eip(
-            f"nat-address-{i}",
+            f"{self._prefix}nat-address-{i}",
             domain="vpc",
-            tags={"Name": f"{cluster}-nat-{i}"},
-            # An address cannot be released while the internet gateway that serves it goes.
+            tags={"Name": f"{self._cluster}-nat-{i}"},
+            # AWS does not release an address while its internet gateway is being detached.
             opts=pulumi.ResourceOptions(parent=self, depends_on=[to_internet]),
         )
         return aws.ec2.NatGateway(
-            f"nat-{i}",
+            f"{self._prefix}nat-{i}",
             subnet_id=subnet.id,
             allocation_id=address.id,
-            tags={"Name": f"{cluster}-nat-{i}"},
-            # NAT has no way out of its own before this one, and needs it to the end.
+            tags={"Name": f"{self._cluster}-nat-{i}"},
+            # Without this association the gateway has no route to the internet.
             opts=pulumi.ResourceOptions(parent=self, depends_on=[association]),
         )

@@ -1,4 +1,4 @@
-"""The AWS provider that every resource goes through, and with it everybody's tags."""
+"""The AWS provider of all resources. It also tags them."""
 
 import re
 
@@ -8,6 +8,6 @@ from settings.schema import Settings
 
 
 def aws_provider(settings: Settings) -> aws.Provider:
-    """A provider with all that the stack's aws:* keys say: an explicit provider inherits none of them by itself."""
+    """A provider with the stack's aws:* settings. Pulumi passes those only to its default provider."""
     options = {re.sub(r"(?<!^)(?=[A-Z])", "_", key).lower(): value for key, value in settings.aws.items()}
     return aws.Provider("aws", default_tags={"tags": settings.all_tags}, **options)

@@ -1,6 +1,7 @@
-"""An IAM role that one Kubernetes service account, and nobody else, may take on."""
+"""An IAM role that only one Kubernetes service account can assume."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import pulumi
 import pulumi_aws as aws
@@ -9,31 +10,34 @@ from infra.cluster import Cluster
 from infra.iam import Statement, assumed_by_service_account, document
 
 
+@dataclass(frozen=True)
+class ServiceAccountRoleArgs:
+    """The account is written as namespace:name. Permissions are either statements or one managed policy."""
+
+    cluster: Cluster
+    account: str
+    statements: Sequence[Statement] = ()
+    managed_policy: str = ""
+
+
 class ServiceAccountRole(pulumi.ComponentResource):
-    """`ready` is the role with its permissions: what acts under it waits for that."""
+    """`ready` lists the permissions of the role. Whoever uses the role depends on them."""
 
     arn: pulumi.Output[str]
     ready: Sequence[pulumi.Resource]
 
-    def __init__(
-        self,
-        name: str,
-        cluster: Cluster,
-        subject: str,
-        opts: pulumi.ResourceOptions,
-        statements: Sequence[Statement] = (),
-        managed_policy: str = "",
-    ) -> None:
+    def __init__(self, name: str, args: ServiceAccountRoleArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("paddle:infra:ServiceAccountRole", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
+        cluster = args.cluster
         trust = assumed_by_service_account(
-            cluster.identity_provider.arn, cluster.issuer, f"system:serviceaccount:{subject}"
+            cluster.identity_provider.arn, cluster.issuer, f"system:serviceaccount:{args.account}"
         )
         role = aws.iam.Role(f"{name}-role", assume_role_policy=trust, opts=child)
         self.arn = role.arn
         self.ready = [
-            aws.iam.RolePolicyAttachment(f"{name}-policy", role=role.name, policy_arn=managed_policy, opts=child)
-            if managed_policy
-            else aws.iam.RolePolicy(f"{name}-policy", role=role.name, policy=document(*statements), opts=child)
+            aws.iam.RolePolicyAttachment(f"{name}-policy", role=role.name, policy_arn=args.managed_policy, opts=child)
+            if args.managed_policy
+            else aws.iam.RolePolicy(f"{name}-policy", role=role.name, policy=document(*args.statements), opts=child)
         ]
         self.register_outputs({"arn": self.arn})

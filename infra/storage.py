@@ -1,95 +1,100 @@
-"""The file system that data, code and results live on, reachable from the workers alone."""
+"""The EFS file system for data, training code and results. Only workers can reach it."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import pulumi
 import pulumi_aws as aws
 
 from infra.cluster import Cluster
-from infra.encryption import Encryption
 from infra.iam import allow, document
+from infra.naming import prefix
 from infra.network import Network
-from infra.service_account_role import ServiceAccountRole
-from settings.region import RegionSupport
-from settings.schema import Settings
+from infra.service_account_role import ServiceAccountRole, ServiceAccountRoleArgs
+from settings.schema import Driver
 
-NAME = "paddle-efs"
 NFS_PORT = 2049
 DRIVER_ACCOUNT = "kube-system:efs-csi-controller-sa"
-# Whoever writes through the access point writes as this user.
+# All files that are written through the access point belong to this user.
 POSIX_ID = 1000
 
 
+@dataclass(frozen=True)
+class StorageArgs:
+    cluster_name: str
+    partition: str
+    driver: Driver
+    retain: bool
+    network: Network
+    cluster: Cluster
+    key_arn: pulumi.Input[str]
+
+
 class Storage(pulumi.ComponentResource):
-    """`ready` is what a pod's mount needs, for as long as it is mounted."""
+    """`ready` lists what pods need to mount the file system and to unmount it."""
 
     file_system: aws.efs.FileSystem
     access_point: aws.efs.AccessPoint | None
     ready: Sequence[pulumi.Resource]
 
-    def __init__(
-        self,
-        settings: Settings,
-        region_support: RegionSupport,
-        network: Network,
-        encryption: Encryption,
-        cluster: Cluster,
-        opts: pulumi.ResourceOptions,
-    ) -> None:
-        super().__init__("paddle:infra:Storage", "storage", None, opts)
+    def __init__(self, name: str, args: StorageArgs, opts: pulumi.ResourceOptions) -> None:
+        super().__init__("paddle:infra:Storage", name, None, opts)
+        self._prefix = prefix(name, "storage")
+        # The tutorial's name: paddle-efs.
+        self._physical_name = f"paddle-{self._prefix}efs"
         child = pulumi.ResourceOptions(parent=self)
         group = aws.ec2.SecurityGroup(
-            "efs-group",
-            name=NAME,
-            description=f"{settings.cluster_name}: NFS from the workers",
-            vpc_id=network.vpc.id,
-            tags={"Name": NAME},
+            f"{self._prefix}efs-group",
+            name=self._physical_name,
+            description=f"{args.cluster_name}: NFS from the workers",
+            vpc_id=args.network.vpc.id,
+            tags={"Name": self._physical_name},
             opts=child,
         )
         nfs = aws.vpc.SecurityGroupIngressRule(
-            "efs-from-workers",
+            f"{self._prefix}efs-from-workers",
             security_group_id=group.id,
-            referenced_security_group_id=cluster.worker_group.id,
+            referenced_security_group_id=args.cluster.worker_group.id,
             ip_protocol="tcp",
             from_port=NFS_PORT,
             to_port=NFS_PORT,
             opts=child,
         )
         self.file_system = aws.efs.FileSystem(
-            "efs",
+            f"{self._prefix}efs",
             encrypted=True,
-            kms_key_id=encryption.key.arn,
+            kms_key_id=args.key_arn,
             throughput_mode="elastic",
-            tags={"Name": NAME},
-            opts=pulumi.ResourceOptions(parent=self, protect=settings.retain_data),
+            tags={"Name": self._physical_name},
+            opts=pulumi.ResourceOptions(parent=self, protect=args.retain),
         )
         mounts = [
             aws.efs.MountTarget(
-                f"efs-mount-{i}",
+                f"{self._prefix}efs-mount-{i}",
                 file_system_id=self.file_system.id,
                 subnet_id=subnet.id,
                 security_groups=[group.id],
                 opts=child,
             )
-            for i, subnet in enumerate(network.worker_subnets)
+            for i, subnet in enumerate(args.network.worker_subnets)
         ]
         self.ready = [nfs, *mounts]
         self.access_point = None
-        if settings.storage.driver == "efsCsi":
+        if args.driver == "efsCsi":
             self.access_point = self._access_point()
-            self.ready += [self._tls_only(), self._driver(region_support, cluster)]
+            self.ready += [self._tls_only(), self._driver(args.partition, args.cluster)]
         self.register_outputs({"file_system_id": self.file_system.id, "dns_name": self.file_system.dns_name})
 
     def _access_point(self) -> aws.efs.AccessPoint:
         return aws.efs.AccessPoint(
-            "efs-access",
+            f"{self._prefix}efs-access",
             file_system_id=self.file_system.id,
             posix_user={"uid": POSIX_ID, "gid": POSIX_ID},
             root_directory={
                 "path": "/paddle",
                 "creation_info": {"owner_uid": POSIX_ID, "owner_gid": POSIX_ID, "permissions": "0755"},
             },
-            tags={"Name": NAME},
+            tags={"Name": self._physical_name},
             opts=pulumi.ResourceOptions(parent=self),
         )
 
@@ -98,10 +103,10 @@ class Storage(pulumi.ComponentResource):
         arn, anyone = self.file_system.arn, {"AWS": "*"}
         by_mount_target = {"Bool": {"elasticfilesystem:AccessedViaMountTarget": "true"}}
         return aws.efs.FileSystemPolicy(
-            "efs-tls-only",
+            f"{self._prefix}efs-tls-only",
             file_system_id=self.file_system.id,
             policy=document(
-                # Anyone is whoever the security group lets through: the workers.
+                # The security group already limits access to the workers.
                 allow("ThroughMountTargets", actions, arn, by_mount_target, anyone),
                 {
                     "Sid": "TlsOnly",
@@ -115,13 +120,15 @@ class Storage(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self),
         )
 
-    def _driver(self, region_support: RegionSupport, cluster: Cluster) -> aws.eks.Addon:
-        policy = f"arn:{region_support.partition}:iam::aws:policy/service-role/AmazonEFSCSIDriverPolicy"
+    def _driver(self, partition: str, cluster: Cluster) -> aws.eks.Addon:
+        policy = f"arn:{partition}:iam::aws:policy/service-role/AmazonEFSCSIDriverPolicy"
         role = ServiceAccountRole(
-            "efs-driver", cluster, DRIVER_ACCOUNT, pulumi.ResourceOptions(parent=self), managed_policy=policy
+            f"{self._prefix}efs-driver",
+            ServiceAccountRoleArgs(cluster, DRIVER_ACCOUNT, managed_policy=policy),
+            pulumi.ResourceOptions(parent=self),
         )
         return aws.eks.Addon(
-            "efs-csi-driver",
+            f"{self._prefix}efs-csi-driver",
             cluster_name=cluster.cluster.name,
             addon_name="aws-efs-csi-driver",
             service_account_role_arn=role.arn,
@@ -129,9 +136,9 @@ class Storage(pulumi.ComponentResource):
             resolve_conflicts_on_update="OVERWRITE",
             opts=pulumi.ResourceOptions(
                 parent=self,
-                # The add-on is healthy once its pods run, and they run on nodes.
+                # The pods of the add-on need nodes.
                 depends_on=[cluster.nodes, *role.ready],
-                # Its id is its name, so a new one made beside the old would be deleted as the old.
+                # Its id is its name: if create-before-delete were interrupted, the next run would delete the new one.
                 delete_before_replace=True,
             ),
         )

@@ -1,67 +1,67 @@
-"""The namespace, and what each Job's service account may ask of the API server: as little as it needs."""
+"""The namespace and the service accounts of the Jobs, with the fewest permissions that work."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import pulumi
 import pulumi_kubernetes as k8s
 
 from infra.service_account_role import ServiceAccountRole
-from settings.schema import Settings
 
 ROLE_ANNOTATION = "eks.amazonaws.com/role-arn"
 READ = ("get", "list", "watch")
 
 
 class Namespace(pulumi.ComponentResource):
-    """`name` is known once the namespace is there."""
+    """`name` is known when the namespace exists."""
 
     name: pulumi.Output[str]
 
-    def __init__(self, settings: Settings, opts: pulumi.ResourceOptions) -> None:
-        super().__init__("paddle:workloads:Namespace", "namespace", None, opts)
-        self.name = pulumi.Output.from_input(settings.job.namespace)
-        if settings.job.namespace != "default":
-            namespace = k8s.core.v1.Namespace(
-                "namespace",
-                metadata={"name": settings.job.namespace},
-                opts=pulumi.ResourceOptions(parent=self),
+    def __init__(self, name: str, namespace: str, opts: pulumi.ResourceOptions) -> None:
+        super().__init__("paddle:workloads:Namespace", name, None, opts)
+        self.name = pulumi.Output.from_input(namespace)
+        if namespace != "default":
+            created = k8s.core.v1.Namespace(
+                name, metadata={"name": namespace}, opts=pulumi.ResourceOptions(parent=self)
             )
-            self.name = namespace.metadata["name"]
+            self.name = created.metadata["name"]
         self.register_outputs({"name": self.name})
 
 
+@dataclass(frozen=True)
+class ServiceAccountArgs:
+    name: str
+    namespace: pulumi.Input[str]
+    rules: Sequence[k8s.rbac.v1.PolicyRuleArgsDict] = ()
+    aws_role: ServiceAccountRole | None = None
+
+
 class ServiceAccount(pulumi.ComponentResource):
-    """`ready` is the account with its rights, in the cluster and, by its role, in AWS: a Job waits for that."""
+    """`ready` lists the account and its permissions in the cluster and in AWS. Its Job depends on them."""
 
     name: pulumi.Output[str]
     ready: Sequence[pulumi.Resource]
 
-    def __init__(
-        self,
-        name: str,
-        namespace: pulumi.Input[str],
-        opts: pulumi.ResourceOptions,
-        rules: Sequence[k8s.rbac.v1.PolicyRuleArgsDict] = (),
-        aws_role: ServiceAccountRole | None = None,
-    ) -> None:
+    def __init__(self, name: str, args: ServiceAccountArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("paddle:workloads:ServiceAccount", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
-        metadata: k8s.meta.v1.ObjectMetaArgsDict = {"name": name, "namespace": namespace}
+        metadata: k8s.meta.v1.ObjectMetaArgsDict = {"name": args.name, "namespace": args.namespace}
+        annotations = {ROLE_ANNOTATION: args.aws_role.arn} if args.aws_role else {}
         account = k8s.core.v1.ServiceAccount(
             name,
-            metadata={**metadata, "annotations": {ROLE_ANNOTATION: aws_role.arn}} if aws_role else metadata,
-            automount_service_account_token=bool(rules),
+            metadata={**metadata, "annotations": annotations} if annotations else metadata,
+            automount_service_account_token=bool(args.rules),
             opts=child,
         )
         self.name = account.metadata["name"]
-        self.ready = [account, *(aws_role.ready if aws_role else ())]
-        if rules:
-            role = k8s.rbac.v1.Role(name, metadata=metadata, rules=rules, opts=child)
+        self.ready = [account, *(args.aws_role.ready if args.aws_role else ())]
+        if args.rules:
+            role = k8s.rbac.v1.Role(name, metadata=metadata, rules=args.rules, opts=child)
             binding = k8s.rbac.v1.RoleBinding(
                 name,
                 metadata=metadata,
                 role_ref={"api_group": "rbac.authorization.k8s.io", "kind": "Role", "name": role.metadata["name"]},
-                subjects=[{"kind": "ServiceAccount", "name": self.name, "namespace": namespace}],
+                subjects=[{"kind": "ServiceAccount", "name": self.name, "namespace": args.namespace}],
                 opts=child,
             )
             self.ready = [*self.ready, binding]

@@ -1,13 +1,16 @@
-"""The data Job: splits the data into one shard a trainer and lays the training code beside it."""
+"""The data Job splits the data into one part for each trainer and copies the training code next to it."""
+
+from dataclasses import dataclass
 
 import pulumi
 import pulumi_kubernetes as k8s
 
 from infra.job_roles import DATA_ACCOUNT
+from infra.naming import prefix
 from infra.service_account_role import ServiceAccountRole
 from settings.schema import Settings
 from workloads import scripts
-from workloads.access import ServiceAccount
+from workloads.access import ServiceAccount, ServiceAccountArgs
 from workloads.in_pod import contract
 from workloads.in_pod.contract import Env
 from workloads.job import container, job, pod
@@ -17,33 +20,38 @@ NAME = "paddle-data"
 RETRIES = 2
 
 
+@dataclass(frozen=True)
+class DataJobArgs:
+    settings: Settings
+    namespace: pulumi.Input[str]
+    volume: Volume
+    aws_role: ServiceAccountRole | None
+
+
 class DataJob(pulumi.ComponentResource):
-    """`name` is known once the data is there."""
+    """`name` is known when the data is ready."""
 
     name: pulumi.Output[str]
 
-    def __init__(
-        self,
-        settings: Settings,
-        namespace: pulumi.Input[str],
-        volume: Volume,
-        aws_role: ServiceAccountRole | None,
-        opts: pulumi.ResourceOptions,
-    ) -> None:
-        super().__init__("paddle:workloads:DataJob", "data", None, opts)
+    def __init__(self, name: str, args: DataJobArgs, opts: pulumi.ResourceOptions) -> None:
+        super().__init__("paddle:workloads:DataJob", name, None, opts)
+        names, settings = prefix(name, "data"), args.settings
         child = pulumi.ResourceOptions(parent=self)
-        account = ServiceAccount(DATA_ACCOUNT, namespace, child, aws_role=aws_role)
-        code = {f"{settings.job.config_dir}/{path}": file for path, file in settings.job.code_files.items()}
-        shipped = scripts.Scripts(
-            "paddle-data-scripts",
-            namespace,
-            {**scripts.with_imports("prepare.py"), **code},
-            child,
+        account = ServiceAccount(
+            f"{names}{DATA_ACCOUNT}", ServiceAccountArgs(DATA_ACCOUNT, args.namespace, aws_role=args.aws_role), child
         )
-        spec = data_job_spec(settings, account.name, volume.pod_volume, shipped.volume)
-        opts = pulumi.ResourceOptions(parent=self, depends_on=account.ready)
-        made = job(NAME, namespace, spec, settings.data.timeout_minutes, opts)
-        self.name = made.metadata["name"]
+        code = {f"{settings.job.config_dir}/{path}": file for path, file in settings.job.code_files.items()}
+        files = {**scripts.with_imports("prepare.py"), **code}
+        shipped = scripts.Scripts(f"{names}paddle-data-scripts", scripts.ScriptsArgs(args.namespace, files), child)
+        created = job(
+            f"{names}{NAME}",
+            NAME,
+            args.namespace,
+            data_job_spec(settings, account.name, args.volume.pod_volume, shipped.volume),
+            settings.data.timeout_minutes,
+            pulumi.ResourceOptions(parent=self, depends_on=account.ready),
+        )
+        self.name = created.metadata["name"]
         self.register_outputs({"name": self.name})
 
 

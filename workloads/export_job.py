@@ -1,13 +1,16 @@
-"""The export Job: waits for the training Job in the cluster, then copies its output to the bucket."""
+"""The export Job waits until the training Job is complete and copies its results to the bucket."""
+
+from dataclasses import dataclass
 
 import pulumi
 import pulumi_kubernetes as k8s
 
 from infra.job_roles import EXPORT_ACCOUNT
+from infra.naming import prefix
 from infra.service_account_role import ServiceAccountRole
 from settings.schema import Settings
 from workloads import scripts
-from workloads.access import READ, ServiceAccount
+from workloads.access import READ, ServiceAccount, ServiceAccountArgs
 from workloads.in_pod import contract
 from workloads.in_pod.contract import Env
 from workloads.job import container, job, pod
@@ -19,33 +22,45 @@ COPY_MINUTES = 30
 RETRIES = 2
 
 
+@dataclass(frozen=True)
+class ExportJobArgs:
+    """`destination` is the s3:// address that the results are copied to."""
+
+    settings: Settings
+    namespace: pulumi.Input[str]
+    volume: Volume
+    training: TrainingJob
+    aws_role: ServiceAccountRole
+    destination: pulumi.Input[str]
+
+
 class ExportJob(pulumi.ComponentResource):
-    def __init__(
-        self,
-        settings: Settings,
-        namespace: pulumi.Input[str],
-        volume: Volume,
-        aws_role: ServiceAccountRole,
-        training: TrainingJob,
-        destination: pulumi.Input[str],
-        opts: pulumi.ResourceOptions,
-    ) -> None:
-        super().__init__("paddle:workloads:ExportJob", "export", None, opts)
+    def __init__(self, name: str, args: ExportJobArgs, opts: pulumi.ResourceOptions) -> None:
+        super().__init__("paddle:workloads:ExportJob", name, None, opts)
+        names, settings = prefix(name, "export"), args.settings
         child = pulumi.ResourceOptions(parent=self)
         rules: list[k8s.rbac.v1.PolicyRuleArgsDict] = [
             {"api_groups": ["batch"], "resources": ["jobs"], "resource_names": [settings.job.name], "verbs": READ}
         ]
-        account = ServiceAccount(EXPORT_ACCOUNT, namespace, child, rules, aws_role)
+        account = ServiceAccount(
+            f"{names}{EXPORT_ACCOUNT}", ServiceAccountArgs(EXPORT_ACCOUNT, args.namespace, rules, args.aws_role), child
+        )
         shipped = scripts.Scripts(
-            "paddle-export-scripts",
-            namespace,
-            scripts.with_imports("await_job.py", "export.sh"),
+            f"{names}paddle-export-scripts",
+            scripts.ScriptsArgs(args.namespace, scripts.with_imports("await_job.py", "export.sh")),
             child,
         )
-        spec = export_job_spec(settings, account.name, volume.pod_volume, shipped.volume, training.name, destination)
-        minutes = settings.job.timeout_minutes + COPY_MINUTES
-        opts = pulumi.ResourceOptions(parent=self, depends_on=account.ready)
-        job(NAME, namespace, spec, minutes, opts, settings.job.wait)
+        job(
+            f"{names}{NAME}",
+            NAME,
+            args.namespace,
+            export_job_spec(
+                settings, account.name, args.volume.pod_volume, shipped.volume, args.training.name, args.destination
+            ),
+            settings.job.timeout_minutes + COPY_MINUTES,
+            pulumi.ResourceOptions(parent=self, depends_on=account.ready),
+            settings.job.wait,
+        )
         self.register_outputs({})
 
 

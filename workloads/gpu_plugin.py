@@ -1,7 +1,9 @@
-"""NVIDIA's device plugin: without it a node does not say that it has GPUs."""
+"""NVIDIA's device plugin. Without it, Kubernetes does not see the GPUs of a node."""
 
 import pulumi
 import pulumi_kubernetes as k8s
+
+from infra.naming import prefix
 
 IMAGE = "nvcr.io/nvidia/k8s-device-plugin:v0.17.4"
 NAME = "nvidia-device-plugin"
@@ -9,11 +11,11 @@ PLUGINS = "/var/lib/kubelet/device-plugins"
 
 
 class GpuPlugin(pulumi.ComponentResource):
-    def __init__(self, opts: pulumi.ResourceOptions) -> None:
-        super().__init__("paddle:workloads:GpuPlugin", "gpu-plugin", None, opts)
+    def __init__(self, name: str, opts: pulumi.ResourceOptions) -> None:
+        super().__init__("paddle:workloads:GpuPlugin", name, None, opts)
         labels = {"app": NAME}
         k8s.apps.v1.DaemonSet(
-            NAME,
+            f"{prefix(name, 'gpu-plugin')}{NAME}",
             metadata={"name": NAME, "namespace": "kube-system"},
             spec={
                 "selector": {"match_labels": labels},

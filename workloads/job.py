@@ -1,11 +1,11 @@
-"""What the three Jobs have in common: containers held tight, time limits, and how `pulumi up` waits for them."""
+"""What the three Jobs have in common: restricted containers, time limits, and how `pulumi up` waits for them."""
 
 from collections.abc import Mapping, Sequence
 
 import pulumi
 import pulumi_kubernetes as k8s
 
-# `up` gives up a little after the Job itself does, so that the Job's own reason is the one shown.
+# `pulumi up` waits a little longer than the Job's own time limit, so that it can show why the Job failed.
 SLACK_MINUTES = 10
 
 
@@ -20,9 +20,9 @@ def container(
     fields: Mapping[str, str] | None = None,
     limits: Mapping[str, str] | None = None,
 ) -> k8s.core.v1.ContainerArgsDict:
-    """A container without privileges, whose last log lines become its reason when it fails.
+    """A container without privileges. If it fails, its last log lines become the reason.
 
-    `fields` are environment variables that Kubernetes fills in from the pod.
+    `fields` maps environment variables to fields of the pod.
     """
     variables: list[k8s.core.v1.EnvVarArgsDict] = [{"name": key, "value": value} for key, value in env.items()]
     variables += [
@@ -31,7 +31,7 @@ def container(
     resources: k8s.core.v1.ResourceRequirementsArgsDict = {"requests": {"cpu": cpu, "memory": memory}}
     if limits:
         resources["limits"] = dict(limits)
-    made: k8s.core.v1.ContainerArgsDict = {
+    result: k8s.core.v1.ContainerArgsDict = {
         "name": name,
         "image": image,
         "env": variables,
@@ -41,8 +41,8 @@ def container(
         "termination_message_policy": "FallbackToLogsOnError",
     }
     if command:
-        made["command"] = list(command)
-    return made
+        result["command"] = list(command)
+    return result
 
 
 def pod(
@@ -53,7 +53,7 @@ def pod(
     init_containers: Sequence[k8s.core.v1.ContainerArgsDict] = (),
     after: pulumi.Input[str] | None = None,
 ) -> k8s.core.v1.PodTemplateSpecArgsDict:
-    """A pod template. `after` names the Job before this one: when that one is replaced, so is this."""
+    """A pod template. `after` is the name of the previous Job: if that Job is replaced, this one is too."""
     metadata: k8s.meta.v1.ObjectMetaArgsDict = {"name": name}
     if after is not None:
         metadata["annotations"] = {"paddle-on-aws/after": after}
@@ -70,6 +70,7 @@ def pod(
 
 
 def job(
+    logical_name: str,
     name: str,
     namespace: pulumi.Input[str],
     spec: k8s.batch.v1.JobSpecArgsDict,
@@ -77,13 +78,13 @@ def job(
     opts: pulumi.ResourceOptions,
     wait: bool = True,
 ) -> k8s.batch.v1.Job:
-    """A Job that `up` sees complete, or with `wait` off sees started; a failed one is made anew by the next `up`."""
+    """A Job. `pulumi up` waits for its end, or without `wait` for its start. The next `up` replaces a failed Job."""
     annotations = {"pulumi.com/replaceUnready": "true"}
     if not wait:
         annotations["pulumi.com/waitFor"] = "jsonpath={.status.startTime}"
     timeout = f"{timeout_minutes + SLACK_MINUTES}m"
     return k8s.batch.v1.Job(
-        name,
+        logical_name,
         metadata={"name": name, "namespace": namespace, "annotations": annotations},
         spec={**spec, "active_deadline_seconds": timeout_minutes * 60},
         opts=pulumi.ResourceOptions.merge(

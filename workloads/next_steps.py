@@ -1,4 +1,4 @@
-"""Ready-to-paste commands for whoever has just run `pulumi up`."""
+"""Commands to use after `pulumi up`."""
 
 import pulumi
 
@@ -6,7 +6,7 @@ from settings.schema import Settings
 
 
 def next_steps(settings: Settings, model: pulumi.Input[str]) -> dict[str, pulumi.Input[str]]:
-    """What a person does next: use the cluster, follow the training, fetch the model."""
+    """Commands to connect kubectl, to follow the training and to download the model."""
     job = settings.job
     steps: dict[str, pulumi.Input[str]] = {
         "useCluster": f"aws eks update-kubeconfig --region {settings.region} --name {settings.cluster_name}",

@@ -5,6 +5,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import pulumi
@@ -18,7 +19,7 @@ MOUNT: k8s.core.v1.VolumeMountArgsDict = {"name": VOLUME, "mount_path": contract
 
 
 def key_of(path: str) -> str:
-    """A ConfigMap's key for a file: its path, or where keys may not hold such a path, one made from it."""
+    """The ConfigMap key of a file: its path, or a hash with the file name if the path is not allowed as a key."""
     if re.fullmatch(r"[-._a-zA-Z0-9]+", path):
         return path
     return hashlib.sha256(path.encode()).hexdigest()[:10] + "-" + re.sub(r"[^-._a-zA-Z0-9]", "_", Path(path).name)
@@ -45,19 +46,23 @@ def digest(data: Mapping[str, str]) -> str:
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:10]
 
 
+@dataclass(frozen=True)
+class ScriptsArgs:
+    namespace: pulumi.Input[str]
+    files: Mapping[str, Path]
+
+
 class Scripts(pulumi.ComponentResource):
-    """`volume` puts the files, by their paths, into a pod."""
+    """`volume` contains the files, for use in a pod."""
 
     volume: k8s.core.v1.VolumeArgsDict
 
-    def __init__(
-        self, name: str, namespace: pulumi.Input[str], files: Mapping[str, Path], opts: pulumi.ResourceOptions
-    ) -> None:
+    def __init__(self, name: str, args: ScriptsArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("paddle:workloads:Scripts", name, None, opts)
-        data = {key_of(path): source.read_text(encoding="utf-8") for path, source in files.items()}
+        data = {key_of(path): source.read_text(encoding="utf-8") for path, source in args.files.items()}
         config_map = k8s.core.v1.ConfigMap(
             name,
-            metadata={"name": f"{name}-{digest(data)}", "namespace": namespace},
+            metadata={"name": f"{name}-{digest(data)}", "namespace": args.namespace},
             data=data,
             immutable=True,
             opts=pulumi.ResourceOptions(parent=self),
@@ -66,7 +71,7 @@ class Scripts(pulumi.ComponentResource):
             "name": VOLUME,
             "config_map": {
                 "name": config_map.metadata["name"],
-                "items": [{"key": key_of(path), "path": path} for path in files],
+                "items": [{"key": key_of(path), "path": path} for path in args.files],
             },
         }
         self.register_outputs({"name": config_map.metadata["name"]})

@@ -1,11 +1,14 @@
-"""The training Job: one pod a trainer, each with the tutorial's ports and environment."""
+"""The training Job has one pod for each trainer, with the ports and the environment of the tutorial."""
+
+from dataclasses import dataclass
 
 import pulumi
 import pulumi_kubernetes as k8s
 
+from infra.naming import prefix
 from settings.schema import Settings
 from workloads import scripts
-from workloads.access import READ, ServiceAccount
+from workloads.access import READ, ServiceAccount, ServiceAccountArgs
 from workloads.data_job import DataJob
 from workloads.in_pod import contract
 from workloads.in_pod.contract import Env
@@ -15,33 +18,40 @@ from workloads.volume import POD_VOLUME, Volume
 ACCOUNT = "paddle-trainer"
 
 
+@dataclass(frozen=True)
+class TrainingJobArgs:
+    settings: Settings
+    namespace: pulumi.Input[str]
+    volume: Volume
+    data: DataJob
+
+
 class TrainingJob(pulumi.ComponentResource):
-    """`name` is known once the model is there, or with `job.wait` off once training has started."""
+    """`name` is known when the model is ready, or when the training has started if `job.wait` is false."""
 
     name: pulumi.Output[str]
 
-    def __init__(
-        self,
-        settings: Settings,
-        namespace: pulumi.Input[str],
-        volume: Volume,
-        data: DataJob,
-        opts: pulumi.ResourceOptions,
-    ) -> None:
-        super().__init__("paddle:workloads:TrainingJob", "training", None, opts)
+    def __init__(self, name: str, args: TrainingJobArgs, opts: pulumi.ResourceOptions) -> None:
+        super().__init__("paddle:workloads:TrainingJob", name, None, opts)
+        names, settings = prefix(name, "training"), args.settings
         child = pulumi.ResourceOptions(parent=self)
         rules: list[k8s.rbac.v1.PolicyRuleArgsDict] = [{"api_groups": [""], "resources": ["pods"], "verbs": READ}]
-        account = ServiceAccount(ACCOUNT, namespace, child, rules)
+        account = ServiceAccount(f"{names}{ACCOUNT}", ServiceAccountArgs(ACCOUNT, args.namespace, rules), child)
         shipped = scripts.Scripts(
-            "paddle-trainer-scripts",
-            namespace,
-            scripts.with_imports("launch.py"),
+            f"{names}paddle-trainer-scripts",
+            scripts.ScriptsArgs(args.namespace, scripts.with_imports("launch.py")),
             child,
         )
-        spec = training_job_spec(settings, account.name, volume.pod_volume, shipped.volume, data.name)
-        opts = pulumi.ResourceOptions(parent=self, depends_on=account.ready)
-        made = job(settings.job.name, namespace, spec, settings.job.timeout_minutes, opts, settings.job.wait)
-        self.name = made.metadata["name"]
+        created = job(
+            f"{names}{settings.job.name}",
+            settings.job.name,
+            args.namespace,
+            training_job_spec(settings, account.name, args.volume.pod_volume, shipped.volume, args.data.name),
+            settings.job.timeout_minutes,
+            pulumi.ResourceOptions(parent=self, depends_on=account.ready),
+            settings.job.wait,
+        )
+        self.name = created.metadata["name"]
         self.register_outputs({"name": self.name})
 
 
@@ -77,7 +87,7 @@ def training_job_spec(
     main = container(
         "trainer", job_settings.image, job_settings.command, env, mounts, "1", "2Gi", fields=fields, limits=gpus
     )
-    # A host port is free once on each node: this is what spreads the trainers.
+    # A host port can be used once per node, so no two trainers run on the same node.
     main["ports"] = [
         {"name": f"jobport{i}", "host_port": port, "container_port": port} for i, port in enumerate(pserver.host_ports)
     ]
@@ -85,7 +95,7 @@ def training_job_spec(
         "parallelism": settings.trainers,
         "completions": settings.trainers,
         "completion_mode": "Indexed",
-        # One lost pod is one start of all; a pod lost with its node is nobody's failure.
+        # A failed pod means a new attempt for all trainers. A pod that is lost with its node does not count as failed.
         "backoff_limit": job_settings.attempts - 1,
         "pod_failure_policy": {
             "rules": [{"action": "Ignore", "on_pod_conditions": [{"type": "DisruptionTarget", "status": "True"}]}]

@@ -1,27 +1,37 @@
-"""The tutorial's volume and claim, bound to each other and to the file system."""
+"""The Kubernetes volume and claim for the file system, with the names that the tutorial uses."""
+
+from dataclasses import dataclass
 
 import pulumi
 import pulumi_kubernetes as k8s
 
+from infra.naming import prefix
 from infra.storage import Storage
-from settings.schema import Settings
 
 NAME = "efsvol"
 POD_VOLUME = "efs"
 NFS_OPTIONS = ("nfsvers=4.1", "rsize=1048576", "wsize=1048576", "hard", "timeo=600", "retrans=2")
 
 
+@dataclass(frozen=True)
+class VolumeArgs:
+    storage: Storage
+    namespace: pulumi.Input[str]
+    size_gib: int
+    claim_gib: int
+
+
 class Volume(pulumi.ComponentResource):
-    """`claim_name` is known once the claim is bound: who mounts it comes after, and is replaced along with it."""
+    """`claim_name` is known when the claim is bound. A pod that uses it is replaced together with the claim."""
 
     claim_name: pulumi.Output[str]
     pod_volume: k8s.core.v1.VolumeArgsDict
 
-    def __init__(
-        self, settings: Settings, storage: Storage, namespace: pulumi.Input[str], opts: pulumi.ResourceOptions
-    ) -> None:
-        super().__init__("paddle:workloads:Volume", "volume", None, opts)
-        file_system = storage.file_system
+    def __init__(self, name: str, args: VolumeArgs, opts: pulumi.ResourceOptions) -> None:
+        super().__init__("paddle:workloads:Volume", name, None, opts)
+        storage, file_system = args.storage, args.storage.file_system
+        # A PersistentVolume has no namespace, so each instance needs its own name.
+        volume_name = f"{prefix(name, 'volume')}{NAME}"
         source: k8s.core.v1.PersistentVolumeSpecArgsDict = (
             {
                 "csi": {
@@ -33,10 +43,10 @@ class Volume(pulumi.ComponentResource):
             else {"nfs": {"server": file_system.dns_name, "path": "/"}, "mount_options": NFS_OPTIONS}
         )
         volume = k8s.core.v1.PersistentVolume(
-            "efsvol",
-            metadata={"name": NAME},
+            volume_name,
+            metadata={"name": volume_name},
             spec={
-                "capacity": {"storage": f"{settings.storage.size_gib}Gi"},
+                "capacity": {"storage": f"{args.size_gib}Gi"},
                 "access_modes": ["ReadWriteMany"],
                 "persistent_volume_reclaim_policy": "Retain",
                 "storage_class_name": "",
@@ -44,18 +54,18 @@ class Volume(pulumi.ComponentResource):
             },
             opts=pulumi.ResourceOptions(
                 parent=self,
-                # No mount works before every mount target stands, nor unmounts after one is gone.
+                # Pods can mount and unmount only while the mount targets exist.
                 depends_on=storage.ready,
-                # A retained volume never binds again, so a claim in another namespace needs a new one.
-                replacement_trigger=namespace,
+                # A retained volume cannot be bound again, so a claim in another namespace needs a new volume.
+                replacement_trigger=args.namespace,
             ),
         )
         claim = k8s.core.v1.PersistentVolumeClaim(
-            "efsvol-claim",
-            metadata={"name": NAME, "namespace": namespace},
+            f"{volume_name}-claim",
+            metadata={"name": volume_name, "namespace": args.namespace},
             spec={
                 "access_modes": ["ReadWriteMany"],
-                "resources": {"requests": {"storage": f"{settings.storage.claim_gib}Gi"}},
+                "resources": {"requests": {"storage": f"{args.claim_gib}Gi"}},
                 "storage_class_name": "",
                 "volume_name": volume.metadata["name"],
             },

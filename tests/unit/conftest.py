@@ -1,4 +1,4 @@
-"""Every shape the program must hold in: each stack file, two regions, and from one trainer to a thousand."""
+"""The configurations that most tests run with: each stack file, two regions, and 1 to 1000 trainers."""
 
 import itertools
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ RunStack = Callable[..., Graph]
 
 
 def shaped(stack: str, region: str | None, trainers: int | None) -> dict[str, Any]:
-    """A stack file's config, moved to a region and to a number of trainers with as many workers."""
+    """The configuration in a stack file, with another region and with as many workers as trainers."""
     config = config_of(stack)
     if region:
         config["aws:region"] = region
@@ -34,7 +34,7 @@ def shape(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
 
 @pytest.fixture
 def program(monkeypatch: pytest.MonkeyPatch) -> RunStack:
-    """A fresh run of the dev stack, changed by the keys given."""
+    """Runs the stack dev with changed settings."""
 
     def start(changes: Mapping[str, Any] | None = None, stack: str = "dev", **how: Any) -> Graph:
         keyed = {f"paddle-on-aws:{key}": value for key, value in (changes or {}).items()}

@@ -1,10 +1,10 @@
-"""Runs the whole program under mocks and records its graph: every resource with inputs, parent and dependencies."""
+"""Runs the whole program with mocks and records its graph: every resource with inputs, parent and dependencies."""
 
 import asyncio
 import contextvars
 import json
 import runpy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,14 +46,14 @@ class Resource:
 
 @dataclass
 class Graph:
-    """What a run of the program registered, by URN, and the outputs of its stack."""
+    """All resources that a run registered, by URN, and the outputs of the stack."""
 
     resources: dict[str, Resource] = field(default_factory=dict)
     outputs: dict[str, Any] = field(default_factory=dict)
     secret_outputs: dict[str, Any] = field(default_factory=dict)
 
     def all(self, type_: str) -> list[Resource]:
-        """By URN: the order of registration differs from run to run."""
+        """Resources of one type, sorted by URN because the order of registration varies."""
         return sorted((r for r in self.resources.values() if r.type == type_), key=lambda r: r.urn)
 
     def one(self, type_: str, name: str = "") -> Resource:
@@ -67,7 +67,7 @@ class Graph:
         return found[0]
 
     def leads(self, start: Resource, end: Resource) -> bool:
-        """Whether `start` waits for `end`, directly or through others, or through the provider it uses."""
+        """Whether `start` depends on `end`, directly, through other resources or through its provider."""
         seen, front = set[str](), [start.urn]
         while front:
             urn = front.pop()
@@ -82,7 +82,7 @@ class Graph:
 
 
 class Aws(mocks.Mocks):
-    """Answers like a small AWS: ids, ARNs, and what each region offers."""
+    """Answers like a small AWS: ids, ARNs, and what each region supports."""
 
     def __init__(self, region: str, refuse: str = "", services: tuple[str, ...] = SERVICES) -> None:
         self.region, self.refuse, self.services = region, refuse, services
@@ -135,17 +135,25 @@ class Aws(mocks.Mocks):
 
 
 class Recorder(mocks.MockMonitor):
-    """A monitor that keeps each request. In a first preview, nothing that AWS computes is known yet."""
+    """A monitor that records each request. In a first preview, values that AWS computes are unknown."""
 
     def __init__(self, aws: mocks.Mocks, preview: bool) -> None:
         super().__init__(aws)
         self.graph, self.preview = Graph(), preview
+        self.transforms: dict[str, list[Callable[[pulumi.ResourceTransformArgs], pulumi.ResourceTransformResult]]] = {}
 
     def RegisterResource(self, request: Any) -> Any:  # noqa: N802 (the SDK's name)
         response = super().RegisterResource(request)  # type: ignore[no-untyped-call]
         if request.type == "pulumi:pulumi:Stack":
             return response
         assert response.urn not in self.graph.resources, f"{response.urn} is registered twice"
+        # Pulumi's engine would run the transforms of a resource and of its parents.
+        own = mocks._resolve_callbacks(request.transforms)
+        self.transforms[response.urn] = [*own, *self.transforms.get(request.parent, [])]
+        for transform in self.transforms[response.urn]:
+            opts = pulumi.ResourceOptions(delete_before_replace=request.deleteBeforeReplace)
+            result = transform(pulumi.ResourceTransformArgs(request.custom, request.type, request.name, {}, opts))
+            request.deleteBeforeReplace = bool(result.opts.delete_before_replace)
         inputs = rpc.deserialize_properties(request.object, keep_unknowns=True)
         self.graph.resources[response.urn] = Resource(
             urn=response.urn,
@@ -178,7 +186,7 @@ def stack_files() -> list[str]:
 
 
 def config_of(stack: str) -> dict[str, Any]:
-    """A stack file's keys, nested values as they stand."""
+    """The configuration in a stack file."""
     return dict(yaml.safe_load((PROJECT / f"Pulumi.{stack}.yaml").read_text())["config"])
 
 
@@ -190,12 +198,12 @@ def run(
     aws: Aws | None = None,
     program: Path = PROJECT / "__main__.py",
 ) -> Graph:
-    """One fresh run of a program with this config, as the engine would hand it over."""
+    """One new run of a program, with the configuration in the form in which the engine passes it."""
     texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in config.items()}
     monkeypatch.setenv("PULUMI_CONFIG", json.dumps(texts))
     monkeypatch.chdir(program.parent)
     recorder = Recorder(aws or Aws(texts.get("aws:region", "us-west-2")), preview)
-    # The SDK keeps its state in context variables: a context of its own makes each run the first.
+    # The SDK keeps its state in context variables, so each run gets a new context.
     contextvars.copy_context().run(_run, recorder, program, stack, preview)
     return recorder.graph
 
@@ -204,14 +212,14 @@ def _run(recorder: Recorder, path: Path, stack: str, preview: bool) -> None:
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     mocks.set_mocks(recorder.mocks, project=NAME, stack=stack, preview=preview, monitor=recorder)
-    # The mocks come with a root of their own, and the run below makes the real one.
+    # The mocks set a root resource, but run_in_stack creates the real one.
     settings.ROOT.set(None)
 
     def program() -> None:
         runpy.run_path(str(path), run_name="__main__")
 
     try:
-        # The SDK waits for ever for the outputs of a program that broke off.
+        # Without a time limit, the SDK would wait forever for a program that failed.
         loop.run_until_complete(asyncio.wait_for(pulumi.runtime.run_in_stack(program), SECONDS_FOR_A_RUN))
     finally:
         loop.close()
