@@ -1,4 +1,4 @@
-"""Draws docs/graph.svg from a stack as it stands, with Graphviz (`apt-get install graphviz`):
+"""Draws docs/graph.svg from an existing stack, with Graphviz (`apt-get install graphviz`):
 
 pulumi stack graph stack.dot --stack dev && python3 docs/graph.py stack.dot
 """
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PICTURE = Path(__file__).with_name("graph.svg")
-# The colours by which Pulumi tells the two kinds of edge apart.
+# Pulumi draws the two kinds of edges in these colours.
 PARENT, DEPENDENCY = "#AA6639", "#246C60"
 STYLE = """
   graph [rankdir=LR, fontname=Helvetica, fontsize=15, nodesep=0.12, ranksep=0.5, compound=true, bgcolor=white]
@@ -22,13 +22,13 @@ STYLE = """
 
 
 def read(dot: str) -> tuple[dict[str, str], dict[str, str], set[tuple[str, str]]]:
-    """The resources' names, each one's parent, and who depends on whom."""
+    """The names of the resources, the parent of each one, and the dependencies."""
     urns = re.findall(r'^\s*(\w+) \[label="(.*)"\];$', dot, re.MULTILINE)
     edges = re.findall(r'^\s*(\w+) -> (\w+) \[color = "(#\w+)"', dot, re.MULTILINE)
     parents = {child: parent for child, parent, colour in edges if colour == PARENT}
     names = {node: urn.rpartition("::")[2] for node, urn in urns}
     shared = Counter(names[node] for node in names if node not in parents.values())
-    # A service account and its role have one name, so that their kind must tell them apart.
+    # A service account and its role have the same name, so their labels also need the type.
     names |= {node: f"{_kind(urn)} {names[node]}" for node, urn in urns if shared[names[node]] > 1}
     return names, parents, {(first, then) for first, then, colour in edges if colour == DEPENDENCY}
 
@@ -38,7 +38,7 @@ def _kind(urn: str) -> str:
 
 
 def drawing(names: dict[str, str], parents: dict[str, str], dependencies: set[tuple[str, str]]) -> Iterator[str]:
-    """Graphviz's own words for it: a frame a component, a box a resource, an arrow a dependency."""
+    """The lines of the Graphviz file: components are frames, resources are boxes, dependencies are arrows."""
     children: dict[str, list[str]] = {}
     for child, parent in parents.items():
         children.setdefault(parent, []).append(child)
@@ -64,9 +64,9 @@ def drawing(names: dict[str, str], parents: dict[str, str], dependencies: set[tu
 
 def main() -> None:
     if len(sys.argv) != 2:
-        raise SystemExit("Name the file that `pulumi stack graph` wrote: python3 docs/graph.py stack.dot")
+        raise SystemExit("Write the file from `pulumi stack graph` as argument: python3 docs/graph.py stack.dot")
     source = "\n".join(drawing(*read(Path(sys.argv[1]).read_text())))
-    # An arrow that two others say together is left out.
+    # tred removes the arrows that a path of other arrows implies.
     reduced = subprocess.run(["tred"], input=source, capture_output=True, text=True, check=True).stdout
     subprocess.run(["dot", "-Tsvg", "-o", PICTURE], input=reduced, text=True, check=True)
 

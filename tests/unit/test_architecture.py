@@ -1,4 +1,4 @@
-"""The picture of the graph shows what the program makes."""
+"""docs/architecture.md and its picture show what the program creates."""
 
 import re
 from collections import Counter
@@ -10,12 +10,14 @@ import pytest
 from docs.graph import drawing, read
 from settings.schema import PROJECT
 from tests.unit.conftest import RunStack
+from tests.unit.program import Graph, Resource, run
+from tests.unit.test_instances import EVERYTHING
 
-AGAIN = "draw it again: docs/architecture.md says how"
+AGAIN = "draw the picture again: docs/architecture.md explains how"
 
 
 def picture() -> tuple[dict[str, str], set[tuple[str, str]]]:
-    """The boxes' words by node, and the arrows between nodes."""
+    """The labels of the boxes by node, and the arrows between nodes."""
     text = (PROJECT / "docs/graph.svg").read_text()
     boxes = re.findall(r'class="node">\s*<title>(\w+)</title>.*?<text [^>]*>(.*?)</text>', text, re.DOTALL)
     arrows = re.findall(r'class="edge">\s*<title>(.*?)</title>', text)
@@ -42,7 +44,7 @@ def test_the_arrows_are_the_dependencies_of_dev(program: RunStack) -> None:
         return behind[urn]
 
     def words(urn: str) -> str:
-        """As the box says it, where its name alone is another's too."""
+        """The label of the box: the name, or type and name if the name is not unique."""
         kind = made[urn].type.rpartition(":")[2]
         return made[urn].name if made[urn].name in boxes.values() else f"{kind} {made[urn].name}"
 
@@ -51,10 +53,32 @@ def test_the_arrows_are_the_dependencies_of_dev(program: RunStack) -> None:
     assert {(boxes[first], boxes[then]) for first, then in arrows} == expected, AGAIN
 
 
+def component_of(graph: Graph, resource: Resource) -> Resource:
+    """The component, without a parent except the stack, that a resource belongs to."""
+    parent = graph.resources.get(resource.parent)
+    return component_of(graph, parent) if parent else resource
+
+
+def test_the_table_lists_every_resource_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (PROJECT / "docs/architecture.md").read_text()
+    rows = re.findall(r"^\| `([\w-]+)` \| `([\w/.]+)` \| (.*) \|$", text, re.MULTILINE)
+    listed = {component: {*re.findall(r"\b[A-Z]\w+", resources)} - {"S3"} for component, _, resources in rows}
+    expected: dict[str, set[str]] = {}
+    graph = run(monkeypatch, EVERYTHING)
+    for resource in graph.resources.values():
+        if resource.custom and not resource.type.startswith("pulumi:"):
+            types = expected.setdefault(component_of(graph, resource).name, set())
+            types.add(resource.type.rpartition(":")[2])
+    assert listed == expected
+    kinds = {r.name: r.type for r in graph.resources.values() if r.parent not in graph.resources}
+    for component, file, _ in rows:
+        assert f'"{kinds[component]}"' in (PROJECT / file).read_text(), f"{component} is not in {file}"
+
+
 URN = "urn:pulumi:dev::p::paddle:A$kubernetes:rbac.authorization.k8s.io/v1:{}::{}"
 DOT = f"""strict digraph {{
     R0 [label="urn:pulumi:dev::p::pulumi:pulumi:Stack::p-dev"];
-    R1 [label="urn:pulumi:dev::p::paddle:A::room"];
+    R1 [label="urn:pulumi:dev::p::paddle:A::component"];
     R1 -> R0 [color = "#AA6639"];
     R2 [label="{URN.format("Role", "same")}"];
     R2 -> R1 [color = "#AA6639"];
@@ -65,17 +89,19 @@ DOT = f"""strict digraph {{
 }}"""
 
 
-def test_frames_boxes_and_arrows_are_those_of_the_stack() -> None:
+def test_the_drawing_has_frames_boxes_and_arrows() -> None:
     names, parents, dependencies = read(DOT)
     assert parents == {"R1": "R0", "R2": "R1", "R3": "R1"}
     drawn = "\n".join(drawing(names, parents, dependencies))
-    assert 'subgraph cluster_R1 { label="room"' in drawn
-    assert 'R2 [label="Role same"]\nR3 [label="RoleBinding same"]' in drawn, "one name twice is told apart"
+    assert 'subgraph cluster_R1 { label="component"' in drawn
+    assert 'R2 [label="Role same"]\nR3 [label="RoleBinding same"]' in drawn, (
+        "resources with the same name must be distinguishable"
+    )
     assert re.findall(r"^R\d -> R\d$", drawn, re.MULTILINE) == ["R2 -> R3"], "no arrow to a frame or the stack"
 
 
 @pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md", "bootstrap/README.md"])
-def test_every_file_that_the_pages_name_is_there(page: str) -> None:
+def test_every_file_in_the_pages_exists(page: str) -> None:
     text = (PROJECT / page).read_text()
     linked = [(PROJECT / page).parent / link for link in re.findall(r"\]\(([^)#:]+)\)", text)]
     named = [PROJECT / name for name in re.findall(r"`([\w.-]*/[\w./-]+|[\w-]+\.(?:py|md|yaml))`", text)]
@@ -83,9 +109,9 @@ def test_every_file_that_the_pages_name_is_there(page: str) -> None:
     assert [str(path) for path in [*linked, *named] if not Path(path).exists()] == []
 
 
-def test_every_make_target_that_the_pages_name_is_there() -> None:
+def test_every_make_target_in_the_pages_exists() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (PROJECT / "Makefile").read_text(), re.MULTILINE))
     pages = [*PROJECT.glob("*.md"), *PROJECT.glob("*/*.md")]
-    said = [re.findall(r"(?:`|^ {4})make ((?:[a-z-]+ ?)+)", page.read_text(), re.MULTILINE) for page in pages]
-    named = {target for commands in said for command in commands for target in command.split()}
+    written = [re.findall(r"(?:`|^ {4})make ((?:[a-z-]+ ?)+)", page.read_text(), re.MULTILINE) for page in pages]
+    named = {target for commands in written for command in commands for target in command.split()}
     assert {"test", "sandbox", "price", "policy"} <= named <= targets

@@ -1,4 +1,4 @@
-"""The edges that data does not imply: each one left out is somebody's failed destroy."""
+"""Dependencies that no input implies. Without one of them, a destroy can fail."""
 
 import itertools
 import json
@@ -14,13 +14,13 @@ POLICIES = "aws:iam/rolePolicyAttachment:RolePolicyAttachment"
 
 
 def one(graph: Graph, name: str) -> Resource:
-    """A Job, or else the one thing of that name."""
+    """The Job with this name, or the only resource with this name."""
     jobs = [job for job in graph.all("kubernetes:batch/v1:Job") if job.name == name]
     return jobs[0] if jobs else graph.named(name)
 
 
 def edges(graph: Graph) -> list[tuple[Resource, Resource]]:
-    """Who must wait for whom, told from the types that are there, not from the code."""
+    """Pairs of resources: the first must depend on the second. They are found by type, not from the code."""
     nodes, cluster, provider = graph.named("workers"), graph.named("eks"), graph.named("kubernetes")
     volume, claim = graph.named("efsvol"), graph.named("efsvol-claim")
     jobs = [job for name in JOBS for job in graph.all("kubernetes:batch/v1:Job") if job.name == name]
@@ -57,22 +57,22 @@ def test_every_edge_is_there(shape: tuple[str, dict[str, Any]], monkeypatch: pyt
     stack, config = shape
     graph = run(monkeypatch, config, stack)
     missing = [f"{start.name} -> {end.name}" for start, end in edges(graph) if not graph.leads(start, end)]
-    assert not missing, f"these may outlive what they need: {missing}"
+    assert not missing, f"these dependencies are missing: {missing}"
 
 
 def test_first_preview_shows_every_resource(shape: tuple[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
     stack, config = shape
     known, unknown = run(monkeypatch, config, stack), run(monkeypatch, config, stack, preview=True)
-    assert set(unknown.resources) == set(known.resources), "a resource waits inside an apply"
+    assert set(unknown.resources) == set(known.resources), "a resource is created inside an apply"
 
 
-def test_everything_belongs_to_a_component_of_its_room(program: RunStack) -> None:
+def test_every_resource_belongs_to_a_component_of_its_folder(program: RunStack) -> None:
     graph = program({"admins": ["arn:aws:iam::123456789012:role/a"]}, stack="prod")
     for resource in graph.resources.values():
         if resource.custom and resource.type != "pulumi:providers:aws":
-            room = "infra" if resource.type.startswith(("aws:", "pulumi:")) else "workloads"
+            folder = "infra" if resource.type.startswith(("aws:", "pulumi:")) else "workloads"
             parent = graph.resources[resource.parent]
-            assert parent.type.startswith(f"paddle:{room}:"), f"{resource.urn} hangs on {parent.urn}"
+            assert parent.type.startswith(f"paddle:{folder}:"), f"{resource.urn} belongs to {parent.urn}"
 
 
 def test_the_graph_is_the_same_for_three_trainers_and_a_thousand(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,14 +90,14 @@ def test_the_graph_is_the_same_for_three_trainers_and_a_thousand(monkeypatch: py
         ("paddle-export", "paddle-cluster-job"),
     ],
 )
-def test_a_replaced_link_takes_the_next_along(program: RunStack, name: str, upstream: str) -> None:
-    """The engine deletes a dependent before what it depends on only where an input, not dependsOn, says so."""
+def test_replacing_a_resource_replaces_the_next_one(program: RunStack, name: str, upstream: str) -> None:
+    """The engine replaces a dependent resource only if an input contains the dependency; dependsOn is not enough."""
     graph = program()
     spec = one(graph, name).options.propertyDependencies["spec"]
-    assert one(graph, upstream).urn in spec.urns, f"{name} would run on while {upstream} is replaced"
+    assert one(graph, upstream).urn in spec.urns, f"{name} would keep running while {upstream} is replaced"
 
 
-def test_data_is_kept_from_destroy_where_asked(program: RunStack) -> None:
+def test_retain_data_protects_the_data_from_destroy(program: RunStack) -> None:
     kept = ("efs", "key")
     for retain in (True, False):
         graph = program({"retainData": retain})
@@ -107,30 +107,34 @@ def test_data_is_kept_from_destroy_where_asked(program: RunStack) -> None:
         assert graph.named("key").inputs["deletionWindowInDays"] == (30 if retain else 7)
 
 
-def test_everything_is_tagged_once_at_the_provider(program: RunStack) -> None:
+def test_the_provider_tags_everything(program: RunStack) -> None:
     graph = program({"tags": {"team": "nlp"}})
     tags = {"team": "nlp", "project": "paddle-on-aws", "stack": "dev"}
     assert json.loads(graph.named("aws").inputs["defaultTags"]) == {"tags": tags}
     provider = graph.named("aws").urn
     for resource in graph.resources.values():
         if resource.type.startswith("aws:"):
-            assert resource.provider.startswith(f"{provider}::"), f"{resource.urn} misses the provider with the tags"
+            assert resource.provider.startswith(f"{provider}::"), (
+                f"{resource.urn} does not use the provider with the tags"
+            )
     by_ec2 = graph.named("worker-template").inputs["tagSpecifications"]
     worker = {**tags, "Name": "paddle-cluster-worker"}
     assert by_ec2 == [{"resourceType": kind, "tags": worker} for kind in ("instance", "volume")]
 
 
-def test_the_cluster_is_spoken_to_by_whom_it_admits(program: RunStack) -> None:
-    """An administrator who is taken out first leaves the rest of a destroy Unauthorized."""
+def test_the_kubernetes_provider_depends_on_the_access_entries(program: RunStack) -> None:
+    """If an access entry were deleted first, the rest of a destroy would fail with Unauthorized."""
     graph = program({"admins": ["arn:aws:iam::123456789012:role/admin"]})
     provider = graph.named("kubernetes")
     assert graph.leads(provider, graph.named("admin-0"))
     assert graph.leads(provider, graph.named("admin-0-policy"))
-    assert provider.inputs["clusterIdentifier"] == ENDPOINT, "a new cluster of the old name is taken for the old one"
+    assert provider.inputs["clusterIdentifier"] == ENDPOINT, (
+        "a new cluster with the same name must have another identifier"
+    )
 
 
-def test_what_is_known_by_its_name_is_deleted_before_it_is_replaced(program: RunStack) -> None:
-    """The engine tells old from new by id, and after an interrupted replacement deletes by that."""
+def test_resources_with_fixed_names_are_deleted_before_replacement(program: RunStack) -> None:
+    """Old and new would have the same id, so after an interruption the engine would delete the new one."""
     graph = program({"admins": ["arn:aws:iam::123456789012:role/admin"], "storage": {"driver": "efsCsi"}})
     by_name = ("kubernetes:", "aws:eks/addon", "aws:eks/accessEntry", "aws:eks/accessPolicyAssociation")
     found = [r for r in graph.resources.values() if r.custom and r.type.startswith(by_name)]

@@ -1,4 +1,4 @@
-"""Who may reach what, and who may do what: rules and statements exactly, in every stack."""
+"""Exact security group rules and IAM statements of every stack."""
 
 import json
 from collections.abc import Iterator
@@ -27,12 +27,12 @@ USE = [
     "ReEncryptFrom",
     "ReEncryptTo",
 ]
-# In a key policy the resource "*" means the key itself, and AWS takes nothing else.
+# In a key policy, the resource "*" means the key itself.
 RESOURCE_STAR_ALLOWED = {"key"}
 
 
 def rules(graph: Graph) -> set[tuple[str, str, str, str, str]]:
-    """Every security-group rule: group, direction, protocol, ports, and the other side."""
+    """Every security group rule: group, direction, protocol, ports, and the other side."""
     groups = {f"{group.name}-id": group.name for group in graph.all("aws:ec2/securityGroup:SecurityGroup")}
     found = set[tuple[str, str, str, str, str]]()
     for direction, kind in zip(("in", "out"), RULES, strict=True):
@@ -57,14 +57,14 @@ BASE_RULES = {
 
 
 @pytest.mark.parametrize("stack", stack_files())
-def test_security_groups_let_in_exactly_this(monkeypatch: pytest.MonkeyPatch, stack: str) -> None:
+def test_security_groups_allow_exactly_this(monkeypatch: pytest.MonkeyPatch, stack: str) -> None:
     graph = run(monkeypatch, config_of(stack), stack)
     assert rules(graph) == BASE_RULES
     for group in graph.all("aws:ec2/securityGroup:SecurityGroup"):
-        assert not {"ingress", "egress"} & set(group.inputs), f"{group.urn} has rules of its own beside the rules"
+        assert not {"ingress", "egress"} & set(group.inputs), f"{group.urn} also has inline rules"
 
 
-def test_ssh_opens_its_port_to_the_named_addresses_alone(program: RunStack) -> None:
+def test_ssh_is_open_only_to_the_given_addresses(program: RunStack) -> None:
     key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
     graph = program({"sshPublicKey": key, "apiAccessCidrs": ["203.0.113.7/32", "198.51.100.0/24"]})
     cidrs = ("203.0.113.7/32", "198.51.100.0/24")
@@ -80,7 +80,7 @@ def policies(graph: Graph, role: str) -> set[str]:
     return {p.inputs["policyArn"].rpartition("/")[2] for p in attached if p.inputs["role"] == f"{role}-role"}
 
 
-def test_managed_policies_are_these_alone(program: RunStack) -> None:
+def test_no_other_managed_policies_are_attached(program: RunStack) -> None:
     graph = program({}, stack="prod")
     assert policies(graph, "cluster") == {"AmazonEKSClusterPolicy"}
     ours = {"AmazonEC2ContainerRegistryPullOnly", "AmazonEKSWorkerNodePolicy", "AmazonEKS_CNI_Policy"}
@@ -89,7 +89,7 @@ def test_managed_policies_are_these_alone(program: RunStack) -> None:
 
 
 def statements(graph: Graph) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every IAM statement of ours, with the name of what it hangs on."""
+    """Every IAM statement of the program, with the name of its resource."""
     for resource in graph.resources.values():
         for name in ("policy", "assumeRolePolicy"):
             if resource.type.startswith("aws:") and name in resource.inputs:
@@ -111,7 +111,7 @@ def kms(*actions: str) -> list[str]:
     return [f"kms:{action}" for action in actions]
 
 
-def test_the_key_may_be_used_by_exactly_these(program: RunStack) -> None:
+def test_the_key_policy_has_exactly_these_statements(program: RunStack) -> None:
     root, scaling = (
         f"arn:aws:iam::{ACCOUNT}:root",
         f"arn:aws:iam::{ACCOUNT}:role/aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling",
@@ -140,7 +140,7 @@ def test_the_key_may_be_used_by_exactly_these(program: RunStack) -> None:
     }
 
 
-def test_statements_of_roles_are_exactly_these(program: RunStack) -> None:
+def test_roles_have_exactly_these_statements(program: RunStack) -> None:
     graph = program({"data": {"source": "s3://bucket/data.tar"}, "job": {"namespace": "training"}})
     found = [(name, statement) for name, statement in statements(graph) if name not in ("key", "bucket-policy")]
 
@@ -182,7 +182,7 @@ def test_statements_of_roles_are_exactly_these(program: RunStack) -> None:
     assert sorted(map(str, found)) == sorted(map(str, expected))
 
 
-def test_bucket_and_file_system_refuse_plain_text_traffic(program: RunStack) -> None:
+def test_bucket_and_file_system_require_tls(program: RunStack) -> None:
     graph = program({"storage": {"driver": "efsCsi"}})
     anyone, plain = {"AWS": "*"}, {"Bool": {"aws:SecureTransport": "false"}}
     found = {(name, s.get("Sid")): s for name, s in statements(graph)}
@@ -223,7 +223,7 @@ def test_the_key_encrypts_everything_at_rest(monkeypatch: pytest.MonkeyPatch, st
     assert graph.named("key").inputs["enableKeyRotation"] is True
 
 
-def test_nodes_keep_their_credentials_from_pods(program: RunStack) -> None:
+def test_pods_cannot_get_the_credentials_of_their_node(program: RunStack) -> None:
     metadata = program().named("worker-template").inputs["metadataOptions"]
     assert (metadata["httpTokens"], metadata["httpPutResponseHopLimit"]) == ("required", 1)
 
@@ -236,7 +236,7 @@ def test_public_access_to_the_bucket_is_blocked(program: RunStack) -> None:
     )
 
 
-def test_the_public_endpoint_is_as_wide_as_the_setting(program: RunStack) -> None:
+def test_the_public_endpoint_follows_the_setting(program: RunStack) -> None:
     def endpoint(cidrs: list[str]) -> tuple[Any, Any, Any]:
         vpc = program({"apiAccessCidrs": cidrs}).named("eks").inputs["vpcConfig"]
         return vpc["endpointPrivateAccess"], vpc["endpointPublicAccess"], vpc.get("publicAccessCidrs")
@@ -245,7 +245,7 @@ def test_the_public_endpoint_is_as_wide_as_the_setting(program: RunStack) -> Non
     assert endpoint([]) == (True, False, None)
 
 
-def test_service_accounts_may_ask_for_this_alone(program: RunStack) -> None:
+def test_service_accounts_have_exactly_these_permissions(program: RunStack) -> None:
     graph = program()
     roles = {r.name: r.inputs["rules"] for r in graph.all("kubernetes:rbac.authorization.k8s.io/v1:Role")}
     read = ["get", "list", "watch"]
@@ -261,7 +261,7 @@ def test_service_accounts_may_ask_for_this_alone(program: RunStack) -> None:
     assert not graph.all("kubernetes:rbac.authorization.k8s.io/v1:ClusterRole")
 
 
-def test_admins_administer_through_access_entries(program: RunStack) -> None:
+def test_admins_get_access_entries(program: RunStack) -> None:
     graph = program({"admins": [ADMIN]})
     assert graph.named("eks").inputs["accessConfig"]["authenticationMode"] == "API"
     assert graph.named("admin-0").inputs["principalArn"] == ADMIN
@@ -271,7 +271,7 @@ def test_admins_administer_through_access_entries(program: RunStack) -> None:
 
 
 @pytest.mark.parametrize("stack", stack_files())
-def test_no_secret_leaves_in_a_plain_output(monkeypatch: pytest.MonkeyPatch, stack: str) -> None:
+def test_no_secret_is_in_a_plain_output(monkeypatch: pytest.MonkeyPatch, stack: str) -> None:
     graph = run(monkeypatch, config_of(stack), stack)
     assert set(graph.secret_outputs) == {"kubeconfig"}
     assert "certificate-authority-data" not in json.dumps(graph.outputs)

@@ -1,4 +1,4 @@
-"""The tutorial's YAML against ours: every field that it states, we state with the same value."""
+"""The stack tutorial has every field of the tutorial's YAML files, with the same value."""
 
 from typing import Any
 
@@ -7,8 +7,8 @@ import pytest
 from tests.unit.conftest import RunStack
 
 EFS = {"name": "efs", "persistentVolumeClaim": {"claimName": "efsvol"}}
-# Set down from the tutorial's pv.yaml, pvc.yaml, paddle-data-job.yaml and paddle-cluster-job.yaml. EFS_DNS_NAME is the
-# mock's. One field is left out on purpose: the data Job's template is named "pi" there, after somebody's example.
+# From the tutorial's pv.yaml, pvc.yaml, paddle-data-job.yaml and paddle-cluster-job.yaml. EFS_DNS_NAME is the name that
+# the mocks return. One field is missing on purpose: the tutorial names the template of the data Job "pi".
 TUTORIAL: dict[tuple[str, str], dict[str, Any]] = {
     ("kubernetes:core/v1:PersistentVolume", "efsvol"): {
         "apiVersion": "v1",
@@ -95,7 +95,7 @@ TUTORIAL: dict[tuple[str, str], dict[str, Any]] = {
 
 
 def differences(theirs: Any, ours: Any, path: str = "") -> list[str]:
-    """Where ours misses or changes what is theirs. Of a list of named things, ours may hold more."""
+    """The fields that are missing or different. A list of named items can have additional items."""
     if isinstance(theirs, dict) and isinstance(ours, dict):
         return [d for key, value in theirs.items() for d in differences(value, ours.get(key), f"{path}.{key}")]
     if isinstance(theirs, list) and isinstance(ours, list) and theirs and isinstance(theirs[0], dict):
@@ -110,20 +110,20 @@ def test_field_by_field(program: RunStack, type_: str, name: str) -> None:
     assert differences(TUTORIAL[type_, name], ours) == []
 
 
-def test_the_data_job_runs_its_image_s_own_command(program: RunStack) -> None:
+def test_the_data_job_runs_the_command_of_its_image(program: RunStack) -> None:
     job = program(stack="tutorial").one("kubernetes:batch/v1:Job", "paddle-data").inputs
     (container,) = job["spec"]["template"]["spec"]["containers"]
     assert "command" not in container
 
 
 def test_the_volume_is_mounted_with_the_tutorials_options(program: RunStack) -> None:
-    """The tutorial's by-hand mount: nfsvers=4.1,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2."""
+    """In the tutorial, a person mounts the file system with these options."""
     spec = program(stack="tutorial").one("kubernetes:core/v1:PersistentVolume").inputs["spec"]
     assert ",".join(spec["mountOptions"]) == "nfsvers=4.1,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2"
     assert spec["persistentVolumeReclaimPolicy"] == "Retain"
 
 
-def test_names_that_the_tutorial_clicks_together(program: RunStack) -> None:
+def test_names_from_the_tutorial(program: RunStack) -> None:
     graph = program(stack="tutorial")
     tags = {r.name: r.inputs.get("tags", {}).get("Name") for r in graph.resources.values()}
     assert tags["vpc"] == "paddle-cluster-vpc"

@@ -1,4 +1,4 @@
-"""AWS as settings make it, and the pure functions behind it."""
+"""The AWS resources for given settings, and the functions that build them."""
 
 import ipaddress
 import json
@@ -17,7 +17,7 @@ ROUTES = "aws:ec2/route:Route"
 
 
 @pytest.mark.parametrize("prefix", [LARGEST, 19, SMALLEST])
-def test_subnets_lie_in_the_vpc_and_apart(prefix: int) -> None:
+def test_subnets_are_in_the_vpc_and_do_not_overlap(prefix: int) -> None:
     vpc = ipaddress.IPv4Network(f"10.0.0.0/{prefix}")
     plan = cidr_plan(str(vpc), MAX_ZONES)
     networks = [ipaddress.IPv4Network(cidr) for cidr in (*plan.workers, *plan.public)]
@@ -26,7 +26,7 @@ def test_subnets_lie_in_the_vpc_and_apart(prefix: int) -> None:
     assert not any(a.overlaps(b) for i, a in enumerate(networks) for b in networks[:i])
 
 
-def test_a_zone_more_moves_no_subnet() -> None:
+def test_adding_a_zone_changes_no_subnet() -> None:
     two, three = cidr_plan("10.0.0.0/16", 2), cidr_plan("10.0.0.0/16", 3)
     assert two.workers == ("10.0.0.0/19", "10.0.32.0/19")
     assert (three.workers[:2], three.public[:2]) == (two.workers, two.public)
@@ -59,7 +59,7 @@ def test_nat(program: RunStack, nat: str, gateways: int, tables: int) -> None:
     assert set(tables_with_s3) == {f"{r.name}-id" for r in graph.all("aws:ec2/routeTable:RouteTable")}
 
 
-def test_zones_are_the_first_two_that_eks_can_use(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_zones_are_the_first_two_that_eks_can_use(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = run(monkeypatch, {"aws:region": "us-west-1"})
     assert [r.inputs["availabilityZone"] for r in graph.all("aws:ec2/subnet:Subnet")] == ["us-west-1a", "us-west-1b"]
     zones = ["us-west-2c", "us-west-2a", "us-west-2b"]
@@ -101,18 +101,18 @@ def test_ami_type(architecture: str, gpus: int, expected: str) -> None:
     assert ami_type(architecture, gpus) == expected
 
 
-def test_kubeconfig_asks_the_aws_cli_for_a_token() -> None:
+def test_the_kubeconfig_gets_tokens_from_the_aws_cli() -> None:
     config = yaml.safe_load(kubeconfig("mine", "https://x", "Q0E=", "eu-west-1"))
     assert config["clusters"][0]["cluster"] == {"server": "https://x", "certificate-authority-data": "Q0E="}
     user = config["users"][0]["user"]["exec"]
     assert (user["apiVersion"], user["command"]) == ("client.authentication.k8s.io/v1beta1", "aws")
-    assert user["interactiveMode"] == "Never", "an engine cannot answer"
+    assert user["interactiveMode"] == "Never", "the engine cannot answer questions"
     assert " ".join(user["args"]) == "--region eu-west-1 eks get-token --cluster-name mine --output json"
     assert config["current-context"] == config["contexts"][0]["name"] == "mine"
     assert kubeconfig("mine", "https://x", "Q0E=", "eu-west-1") == kubeconfig("mine", "https://x", "Q0E=", "eu-west-1")
 
 
-def test_a_kubeconfig_of_ones_own_takes_the_place_of_eks(program: RunStack, tmp_path: Path) -> None:
+def test_a_given_kubeconfig_replaces_the_one_of_eks(program: RunStack, tmp_path: Path) -> None:
     text = yaml.safe_dump({"clusters": [{"name": "mine"}], "current-context": "mine"})
     (tmp_path / "config").write_text(text)
     graph = program({"kubeconfig": str(tmp_path / "config")})
@@ -120,7 +120,7 @@ def test_a_kubeconfig_of_ones_own_takes_the_place_of_eks(program: RunStack, tmp_
     assert graph.secret_outputs["kubeconfig"] == text
 
 
-def test_names_resolve_inside_the_vpc(program: RunStack) -> None:
+def test_the_zone_has_names_for_the_api_and_the_file_system(program: RunStack) -> None:
     graph = program({"zoneName": "lab"})
     assert graph.named("zone").inputs["vpcs"] == [{"vpcId": "vpc-id"}]
     vpc = graph.named("vpc").inputs
@@ -141,7 +141,7 @@ def test_old_versions_and_aborted_uploads_expire(program: RunStack) -> None:
     assert rule["abortIncompleteMultipartUpload"]["daysAfterInitiation"] == 7
 
 
-def test_logs_of_the_control_plane_are_kept_and_then_not(program: RunStack) -> None:
+def test_control_plane_logs_expire(program: RunStack) -> None:
     graph = program()
     assert set(graph.named("eks").inputs["enabledClusterLogTypes"]) == {
         "api",
@@ -154,7 +154,7 @@ def test_logs_of_the_control_plane_are_kept_and_then_not(program: RunStack) -> N
     assert (logs["name"], logs["retentionInDays"]) == ("/aws/eks/paddle-cluster/cluster", 30)
 
 
-def test_provider_options_of_the_stack_reach_the_provider(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_provider_gets_the_aws_settings_of_the_stack(monkeypatch: pytest.MonkeyPatch) -> None:
     options = {
         "aws:profile": "lab",
         "aws:skipRequestingAccountId": True,
@@ -167,7 +167,7 @@ def test_provider_options_of_the_stack_reach_the_provider(monkeypatch: pytest.Mo
     assert json.loads(inputs["endpoints"]) == [{"s3": "http://127.0.0.1:1"}]
 
 
-def test_outputs_are_what_a_person_needs_next(program: RunStack) -> None:
+def test_outputs(program: RunStack) -> None:
     outputs = program().outputs
     assert {key: outputs[key] for key in ("region", "clusterName", "bucket", "zoneId", "fileSystemName")} == {
         "region": "us-west-2",

@@ -1,4 +1,4 @@
-"""The Jobs as settings make them, and the pure functions behind them."""
+"""The Jobs for given settings, and the functions that build them."""
 
 import json
 import re
@@ -29,7 +29,7 @@ def env_of(container: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("trainers", [1, 3, 16])
-def test_training_takes_its_shape_from_the_trainers(program: RunStack, trainers: int) -> None:
+def test_the_training_job_has_one_pod_for_each_trainer(program: RunStack, trainers: int) -> None:
     graph = program({"trainers": trainers, "workers": {"count": 16}})
     spec, env = spec_of(graph, "paddle-cluster-job"), env_of(container_of(graph, "paddle-cluster-job"))
     assert (spec["parallelism"], spec["completions"], spec["completionMode"]) == (trainers, trainers, "Indexed")
@@ -44,7 +44,7 @@ def test_host_ports_follow_the_three_settings(program: RunStack) -> None:
     assert all(port["hostPort"] == port["containerPort"] for port in ports)
 
 
-def test_the_launcher_knows_its_own_pod_and_limits(program: RunStack) -> None:
+def test_the_launcher_gets_its_pod_and_its_limits(program: RunStack) -> None:
     env = env_of(
         container_of(program({"job": {"passes": 7, "attempts": 2, "peerTimeoutMinutes": 3}}), "paddle-cluster-job")
     )
@@ -53,7 +53,7 @@ def test_the_launcher_knows_its_own_pod_and_limits(program: RunStack) -> None:
     assert (env["PASSES"], env["MAX_ATTEMPTS"], env["PEER_TIMEOUT_SECONDS"]) == ("7", "2", "180")
 
 
-def test_settings_reach_the_containers_that_heed_them(program: RunStack) -> None:
+def test_containers_get_the_settings_that_they_use(program: RunStack) -> None:
     job = {"name": "reviews", "namespace": "training", "configDir": "sentiment"}
     data = {"source": "https://example.com/reviews.tar", "sha256": "0" * 64, "records": 77}
     graph = program({"job": job, "data": data, "pserver": {"port": 9000, "ports": 1, "sparsePorts": 2}}, stack="prod")
@@ -78,7 +78,7 @@ def test_settings_reach_the_containers_that_heed_them(program: RunStack) -> None
 
 
 @pytest.mark.parametrize("stack", ["dev", "prod"])
-def test_every_container_is_held_tight(program: RunStack, stack: str) -> None:
+def test_every_container_is_restricted(program: RunStack, stack: str) -> None:
     graph = program({"data": {"source": "s3://bucket/key"}}, stack=stack)
     seen = 0
     for job in graph.all(JOB):
@@ -86,14 +86,14 @@ def test_every_container_is_held_tight(program: RunStack, stack: str) -> None:
         assert pod["securityContext"] == {"seccompProfile": {"type": "RuntimeDefault"}}
         for container in [*pod["containers"], *pod.get("initContainers", [])]:
             seen += 1
-            held = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
-            assert container["securityContext"] == held, f"{job.urn}: {container['name']}"
+            restricted = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+            assert container["securityContext"] == restricted, f"{job.urn}: {container['name']}"
             assert set(container["resources"]["requests"]) == {"cpu", "memory"}
             assert container["terminationMessagePolicy"] == "FallbackToLogsOnError"
     assert seen == 5
 
 
-def test_gpus_bring_their_image_limits_and_plugin(program: RunStack) -> None:
+def test_gpus_need_a_node_image_limits_and_a_plugin(program: RunStack) -> None:
     graph = program({"job": {"gpusPerTrainer": 2}, "workers": {"instanceType": "g5.12xlarge"}})
     assert container_of(graph, "paddle-cluster-job")["resources"]["limits"] == {"nvidia.com/gpu": "2"}
     assert graph.named("workers").inputs["amiType"] == "AL2023_x86_64_NVIDIA"
@@ -102,7 +102,7 @@ def test_gpus_bring_their_image_limits_and_plugin(program: RunStack) -> None:
     assert "limits" not in container_of(program(), "paddle-cluster-job")["resources"]
 
 
-def test_up_waits_for_the_model_or_for_the_start(program: RunStack) -> None:
+def test_up_waits_for_the_end_or_for_the_start_of_the_training(program: RunStack) -> None:
     def wait_for(wait: bool) -> dict[str, str | None]:
         graph = program({"job": {"wait": wait}})
         return {job.name: job.inputs["metadata"]["annotations"].get("pulumi.com/waitFor") for job in graph.all(JOB)}
@@ -112,24 +112,26 @@ def test_up_waits_for_the_model_or_for_the_start(program: RunStack) -> None:
     assert wait_for(False) == {"paddle-data": None, "paddle-cluster-job": started, "paddle-export": started}
 
 
-def test_a_job_gives_up_before_up_does(program: RunStack) -> None:
+def test_a_job_times_out_before_up_does(program: RunStack) -> None:
     graph = program({"job": {"timeoutMinutes": 60}, "data": {"timeoutMinutes": 5}})
     for name, minutes in {"paddle-data": 5, "paddle-cluster-job": 60, "paddle-export": 90}.items():
         job = graph.one(JOB, name)
         assert job.inputs["spec"]["activeDeadlineSeconds"] == minutes * 60
         assert job.options.customTimeouts.create == f"{minutes + 10}m"
         assert job.inputs["metadata"]["annotations"]["pulumi.com/replaceUnready"] == "true"
-        assert "ttlSecondsAfterFinished" not in job.inputs["spec"], "refresh would drop the Job and train again"
+        assert "ttlSecondsAfterFinished" not in job.inputs["spec"], (
+            "after a refresh, Pulumi would create the Job again and repeat the training"
+        )
 
 
-def test_a_pod_lost_with_its_node_is_nobodys_failure(program: RunStack) -> None:
+def test_a_pod_that_is_lost_with_its_node_is_not_a_failure(program: RunStack) -> None:
     spec = spec_of(program({"job": {"attempts": 4}}), "paddle-cluster-job")
     assert spec["backoffLimit"] == 3
     (rule,) = spec["podFailurePolicy"]["rules"]
     assert rule == {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
 
 
-def test_export_waits_inside_the_cluster_and_writes_its_prefix(program: RunStack) -> None:
+def test_the_export_job_waits_for_the_training_and_writes_under_its_prefix(program: RunStack) -> None:
     graph = program()
     (wait,) = spec_of(graph, "paddle-export")["template"]["spec"]["initContainers"]
     assert env_of(wait) == {"JOB_NAME": "paddle-cluster-job", "JOB_NAMESPACE": "default"}
@@ -146,7 +148,7 @@ def test_without_export_the_model_stays_on_the_volume(program: RunStack) -> None
     assert set(graph.outputs["nextSteps"]) == {"useCluster", "followTraining"}
 
 
-def test_data_from_s3_is_fetched_under_a_role_of_its_own(program: RunStack) -> None:
+def test_data_from_s3_is_fetched_with_a_separate_role(program: RunStack) -> None:
     graph = program({"data": {"source": "s3://bucket/reviews.tar"}}, stack="prod")
     (fetch,) = spec_of(graph, "paddle-data")["template"]["spec"]["initContainers"]
     assert env_of(fetch) == {"AWS_REGION": "eu-west-1"}
@@ -157,7 +159,7 @@ def test_data_from_s3_is_fetched_under_a_role_of_its_own(program: RunStack) -> N
     assert "initContainers" not in spec_of(program(), "paddle-data")["template"]["spec"]
 
 
-def test_scripts_travel_under_a_name_that_changes_with_them(program: RunStack, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_name_of_a_config_map_changes_with_its_scripts(program: RunStack, monkeypatch: pytest.MonkeyPatch) -> None:
     def names() -> dict[str, str]:
         return {r.name: r.inputs["metadata"]["name"] for r in program().all("kubernetes:core/v1:ConfigMap")}
 
@@ -199,16 +201,16 @@ def test_pods_find_every_script_at_its_path(program: RunStack) -> None:
             for text in maps[shipped["name"]].inputs["data"].values()
             for name in re.findall(r"^(?:from|import) (\w+)", text, re.MULTILINE)
         }
-        assert {f"{name}.py" for name in imported & ours} <= files, f"{job} imports what does not travel with it"
+        assert {f"{name}.py" for name in imported & ours} <= files, f"{job} imports a file that it does not have"
 
 
 @pytest.mark.parametrize(("path", "key"), [("train.py", "train.py"), ("lib/my file.py", "-my_file.py")])
-def test_keys_hold_what_kubernetes_allows(path: str, key: str) -> None:
+def test_config_map_keys_contain_only_allowed_characters(path: str, key: str) -> None:
     assert key_of(path).endswith(key)
     assert key_of("a/b.py") != key_of("c/b.py")
 
 
-def test_a_namespace_is_made_unless_it_is_the_default(program: RunStack) -> None:
+def test_a_namespace_is_created_unless_it_is_the_default(program: RunStack) -> None:
     assert not program().all("kubernetes:core/v1:Namespace")
     graph = program({"job": {"namespace": "training"}})
     made = graph.one("kubernetes:core/v1:Namespace")
@@ -218,18 +220,18 @@ def test_a_namespace_is_made_unless_it_is_the_default(program: RunStack) -> None
     assert [r.urn for r in objects if "namespace" in r.inputs["metadata"] and not graph.leads(r, made)] == []
 
 
-def test_a_claim_in_another_namespace_gets_a_volume_that_can_bind(program: RunStack) -> None:
+def test_a_claim_in_another_namespace_gets_a_new_volume(program: RunStack) -> None:
     trigger = program({"job": {"namespace": "training"}}).named("efsvol").options.replacement_trigger
     assert trigger.string_value == "training"
 
 
-def test_efs_by_csi_mounts_through_the_access_point(program: RunStack) -> None:
+def test_the_csi_driver_mounts_through_the_access_point(program: RunStack) -> None:
     spec = program({"storage": {"driver": "efsCsi"}}).named("efsvol").inputs["spec"]
     assert spec["csi"] == {"driver": "efs.csi.aws.com", "volumeHandle": "efs-id::efs-access-id"}
     assert "nfs" not in spec
 
 
-def test_a_spec_needs_no_engine() -> None:
+def test_a_spec_can_be_built_without_pulumi() -> None:
     settings, _ = read({})
     volume = {"name": "efs"}
     spec = training_job_spec(settings, "account", volume, {"name": "scripts"}, "paddle-data")  # type: ignore[arg-type]
