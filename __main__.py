@@ -15,7 +15,6 @@ from workloads.access import Namespace
 from workloads.data_job import DataJob, DataJobArgs
 from workloads.export_job import ExportJob, ExportJobArgs
 from workloads.gpu_plugin import GpuPlugin
-from workloads.in_cluster import in_cluster
 from workloads.next_steps import next_steps
 from workloads.training_job import TrainingJob, TrainingJobArgs
 from workloads.volume import Volume, VolumeArgs
@@ -77,21 +76,23 @@ roles = JobRoles(
     "job-roles", JobRolesArgs(settings, region_support.partition, cluster, key_arn, bucket.bucket.arn), on_aws
 )
 
-inside = in_cluster(cluster.kubernetes)
-namespace = Namespace("namespace", settings.job.namespace, inside)
+in_cluster = pulumi.ResourceOptions(providers=[cluster.kubernetes])
+namespace = Namespace("namespace", settings.job.namespace, in_cluster)
 if settings.job.gpus_per_trainer:
-    GpuPlugin("gpu-plugin", inside)
+    GpuPlugin("gpu-plugin", in_cluster)
 volume = Volume(
-    "volume", VolumeArgs(storage, namespace.name, settings.storage.size_gib, settings.storage.claim_gib), inside
+    "volume", VolumeArgs(storage, namespace.name, settings.storage.size_gib, settings.storage.claim_gib), in_cluster
 )
-data = DataJob("data", DataJobArgs(settings, namespace.name, volume, roles.data), inside)
-training = TrainingJob("training", TrainingJobArgs(settings, namespace.name, volume, data), inside)
+data = DataJob("data", DataJobArgs(settings, namespace.name, volume, roles.data), in_cluster)
+training = TrainingJob("training", TrainingJobArgs(settings, namespace.name, volume, data), in_cluster)
 model: pulumi.Output[str] = pulumi.Output.concat(storage.file_system.id, ":/", settings.job.newest_pass)
 if roles.export:
     results = pulumi.Output.concat("s3://", bucket.bucket.bucket, "/")
     model = pulumi.Output.concat(results, settings.job.newest_pass)
     destination = pulumi.Output.concat(results, settings.job.output_prefix)
-    ExportJob("export", ExportJobArgs(settings, namespace.name, volume, training, roles.export, destination), inside)
+    ExportJob(
+        "export", ExportJobArgs(settings, namespace.name, volume, training, roles.export, destination), in_cluster
+    )
 
 pulumi.export("region", settings.region)
 pulumi.export("clusterName", cluster.cluster.name)

@@ -7,6 +7,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from infra.service_account_role import ServiceAccountRole
+from workloads.in_cluster import object_options
 
 ROLE_ANNOTATION = "eks.amazonaws.com/role-arn"
 READ = ("get", "list", "watch")
@@ -21,9 +22,7 @@ class Namespace(pulumi.ComponentResource):
         super().__init__("paddle:workloads:Namespace", name, None, opts)
         self.name = pulumi.Output.from_input(namespace)
         if namespace != "default":
-            created = k8s.core.v1.Namespace(
-                name, metadata={"name": namespace}, opts=pulumi.ResourceOptions(parent=self)
-            )
+            created = k8s.core.v1.Namespace(name, metadata={"name": namespace}, opts=object_options(self))
             self.name = created.metadata["name"]
         self.register_outputs({"name": self.name})
 
@@ -44,7 +43,7 @@ class ServiceAccount(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: ServiceAccountArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("paddle:workloads:ServiceAccount", name, None, opts)
-        child = pulumi.ResourceOptions(parent=self)
+        child = object_options(self)
         metadata: k8s.meta.v1.ObjectMetaArgsDict = {"name": args.name, "namespace": args.namespace}
         annotations = {ROLE_ANNOTATION: args.aws_role.arn} if args.aws_role else {}
         account = k8s.core.v1.ServiceAccount(

@@ -11,6 +11,7 @@ from infra.service_account_role import ServiceAccountRole
 from settings.schema import Settings
 from workloads import scripts
 from workloads.access import ServiceAccount, ServiceAccountArgs
+from workloads.in_cluster import object_options
 from workloads.in_pod import contract
 from workloads.in_pod.contract import Env
 from workloads.job import container, job, pod
@@ -36,7 +37,7 @@ class DataJob(pulumi.ComponentResource):
     def __init__(self, name: str, args: DataJobArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("paddle:workloads:DataJob", name, None, opts)
         names, settings = prefix(name, "data"), args.settings
-        child = pulumi.ResourceOptions(parent=self)
+        child = object_options(self)
         account = ServiceAccount(
             f"{names}{DATA_ACCOUNT}", ServiceAccountArgs(DATA_ACCOUNT, args.namespace, aws_role=args.aws_role), child
         )
@@ -49,7 +50,7 @@ class DataJob(pulumi.ComponentResource):
             args.namespace,
             data_job_spec(settings, account.name, args.volume.pod_volume, shipped.volume),
             settings.data.timeout_minutes,
-            pulumi.ResourceOptions(parent=self, depends_on=account.ready),
+            object_options(self, account.ready),
         )
         self.name = created.metadata["name"]
         self.register_outputs({"name": self.name})

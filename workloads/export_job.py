@@ -11,6 +11,7 @@ from infra.service_account_role import ServiceAccountRole
 from settings.schema import Settings
 from workloads import scripts
 from workloads.access import READ, ServiceAccount, ServiceAccountArgs
+from workloads.in_cluster import object_options
 from workloads.in_pod import contract
 from workloads.in_pod.contract import Env
 from workloads.job import container, job, pod
@@ -38,7 +39,7 @@ class ExportJob(pulumi.ComponentResource):
     def __init__(self, name: str, args: ExportJobArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("paddle:workloads:ExportJob", name, None, opts)
         names, settings = prefix(name, "export"), args.settings
-        child = pulumi.ResourceOptions(parent=self)
+        child = object_options(self)
         rules: list[k8s.rbac.v1.PolicyRuleArgsDict] = [
             {"api_groups": ["batch"], "resources": ["jobs"], "resource_names": [settings.job.name], "verbs": READ}
         ]
@@ -58,7 +59,7 @@ class ExportJob(pulumi.ComponentResource):
                 settings, account.name, args.volume.pod_volume, shipped.volume, args.training.name, args.destination
             ),
             settings.job.timeout_minutes + COPY_MINUTES,
-            pulumi.ResourceOptions(parent=self, depends_on=account.ready),
+            object_options(self, account.ready),
             settings.job.wait,
         )
         self.register_outputs({})

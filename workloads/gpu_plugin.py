@@ -4,6 +4,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from infra.naming import prefix
+from workloads.in_cluster import object_options
 
 IMAGE = "nvcr.io/nvidia/k8s-device-plugin:v0.17.4"
 NAME = "nvidia-device-plugin"
@@ -40,6 +41,6 @@ class GpuPlugin(pulumi.ComponentResource):
                     },
                 },
             },
-            opts=pulumi.ResourceOptions(parent=self),
+            opts=object_options(self),
         )
         self.register_outputs({})

@@ -11,6 +11,7 @@ from pathlib import Path
 import pulumi
 import pulumi_kubernetes as k8s
 
+from workloads.in_cluster import object_options
 from workloads.in_pod import contract
 
 IN_POD = Path(__file__).parent / "in_pod"
@@ -65,7 +66,7 @@ class Scripts(pulumi.ComponentResource):
             metadata={"name": f"{name}-{digest(data)}", "namespace": args.namespace},
             data=data,
             immutable=True,
-            opts=pulumi.ResourceOptions(parent=self),
+            opts=object_options(self),
         )
         self.volume = {
             "name": VOLUME,

@@ -10,6 +10,7 @@ from settings.schema import Settings
 from workloads import scripts
 from workloads.access import READ, ServiceAccount, ServiceAccountArgs
 from workloads.data_job import DataJob
+from workloads.in_cluster import object_options
 from workloads.in_pod import contract
 from workloads.in_pod.contract import Env
 from workloads.job import container, job, pod
@@ -34,7 +35,7 @@ class TrainingJob(pulumi.ComponentResource):
     def __init__(self, name: str, args: TrainingJobArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("paddle:workloads:TrainingJob", name, None, opts)
         names, settings = prefix(name, "training"), args.settings
-        child = pulumi.ResourceOptions(parent=self)
+        child = object_options(self)
         rules: list[k8s.rbac.v1.PolicyRuleArgsDict] = [{"api_groups": [""], "resources": ["pods"], "verbs": READ}]
         account = ServiceAccount(f"{names}{ACCOUNT}", ServiceAccountArgs(ACCOUNT, args.namespace, rules), child)
         shipped = scripts.Scripts(
@@ -48,7 +49,7 @@ class TrainingJob(pulumi.ComponentResource):
             args.namespace,
             training_job_spec(settings, account.name, args.volume.pod_volume, shipped.volume, args.data.name),
             settings.job.timeout_minutes,
-            pulumi.ResourceOptions(parent=self, depends_on=account.ready),
+            object_options(self, account.ready),
             settings.job.wait,
         )
         self.name = created.metadata["name"]

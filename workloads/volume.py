@@ -7,6 +7,7 @@ import pulumi_kubernetes as k8s
 
 from infra.naming import prefix
 from infra.storage import Storage
+from workloads.in_cluster import object_options
 
 NAME = "efsvol"
 POD_VOLUME = "efs"
@@ -52,12 +53,11 @@ class Volume(pulumi.ComponentResource):
                 "storage_class_name": "",
                 **source,
             },
-            opts=pulumi.ResourceOptions(
-                parent=self,
-                # Pods can mount and unmount only while the mount targets exist.
-                depends_on=storage.ready,
+            # Pods can mount and unmount only while the mount targets exist.
+            opts=pulumi.ResourceOptions.merge(
+                object_options(self, storage.ready),
                 # A retained volume cannot be bound again, so a claim in another namespace needs a new volume.
-                replacement_trigger=args.namespace,
+                pulumi.ResourceOptions(replacement_trigger=args.namespace),
             ),
         )
         claim = k8s.core.v1.PersistentVolumeClaim(
@@ -69,7 +69,7 @@ class Volume(pulumi.ComponentResource):
                 "storage_class_name": "",
                 "volume_name": volume.metadata["name"],
             },
-            opts=pulumi.ResourceOptions(parent=self),
+            opts=object_options(self),
         )
         self.claim_name = claim.metadata["name"]
         self.pod_volume = {"name": POD_VOLUME, "persistent_volume_claim": {"claim_name": self.claim_name}}

@@ -4,7 +4,7 @@ import asyncio
 import contextvars
 import json
 import runpy
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -140,20 +140,12 @@ class Recorder(mocks.MockMonitor):
     def __init__(self, aws: mocks.Mocks, preview: bool) -> None:
         super().__init__(aws)
         self.graph, self.preview = Graph(), preview
-        self.transforms: dict[str, list[Callable[[pulumi.ResourceTransformArgs], pulumi.ResourceTransformResult]]] = {}
 
     def RegisterResource(self, request: Any) -> Any:  # noqa: N802 (the SDK's name)
         response = super().RegisterResource(request)  # type: ignore[no-untyped-call]
         if request.type == "pulumi:pulumi:Stack":
             return response
         assert response.urn not in self.graph.resources, f"{response.urn} is registered twice"
-        # Pulumi's engine would run the transforms of a resource and of its parents.
-        own = mocks._resolve_callbacks(request.transforms)
-        self.transforms[response.urn] = [*own, *self.transforms.get(request.parent, [])]
-        for transform in self.transforms[response.urn]:
-            opts = pulumi.ResourceOptions(delete_before_replace=request.deleteBeforeReplace)
-            result = transform(pulumi.ResourceTransformArgs(request.custom, request.type, request.name, {}, opts))
-            request.deleteBeforeReplace = bool(result.opts.delete_before_replace)
         inputs = rpc.deserialize_properties(request.object, keep_unknowns=True)
         self.graph.resources[response.urn] = Resource(
             urn=response.urn,
