@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from infra.cluster import ami_type, kubeconfig
+from settings.region import Architecture
 from settings.subnets import LARGEST, MAX_ZONES, SMALLEST, cidr_plan
 from tests.unit.conftest import RunStack
 from tests.unit.program import config_of, run
@@ -97,7 +98,7 @@ def test_workers(program: RunStack, capacity: str, aws: str) -> None:
         ("arm64", 1, "AL2023_ARM_64_NVIDIA"),
     ],
 )
-def test_ami_type(architecture: str, gpus: int, expected: str) -> None:
+def test_ami_type(architecture: Architecture, gpus: int, expected: str) -> None:
     assert ami_type(architecture, gpus) == expected
 
 
