@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from xml.etree import ElementTree
 
+from moto.core.common_types import TYPE_RESPONSE
 from moto.iam.access_control import IAMPolicy, PermissionResult
 from moto.s3.models import FakeBucket, S3Backend
+from moto.s3.responses import S3Response
 
 _delete = S3Backend.delete_object
+_put = S3Response._bucket_response_put
 
 
 def _wants_no_tls(statement: dict[str, Any]) -> bool:
@@ -38,6 +42,18 @@ def _delete_object(
     return True, {"version-id": version_id}
 
 
+def _put_bucket(self: S3Response, request: Any, bucket_name: str, querystring: dict[str, Any]) -> str | TYPE_RESPONSE:
+    """Store the tags of a new bucket; moto ignores them."""
+    answer = _put(self, request, bucket_name, querystring)
+    if not querystring and self.body:
+        tags = ElementTree.fromstring(self.body).iterfind("{*}Tags/{*}Tag")
+        stored = {tag.findtext("{*}Key", ""): tag.findtext("{*}Value", "") for tag in tags}
+        if stored:
+            self.backend.put_bucket_tagging(bucket_name, stored)
+    return answer
+
+
 def apply() -> None:
+    S3Response._bucket_response_put = _put_bucket  # type: ignore[method-assign]
     FakeBucket.get_permission = _get_permission  # type: ignore[method-assign]
     S3Backend.delete_object = _delete_object  # type: ignore[method-assign]
