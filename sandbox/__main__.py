@@ -1,4 +1,4 @@
-"""The command line: `python -m sandbox up`, `status`, `pulumi ...`, `down`."""
+"""The command line of the sandbox: `python -m sandbox up`, `status`, `pulumi ...` and `down`."""
 
 from __future__ import annotations
 
@@ -6,21 +6,23 @@ import argparse
 import signal
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from types import FrameType
 
 from sandbox import commands
 from sandbox.errors import SandboxError
+from sandbox.paths import sandbox_command
 
 
 def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m sandbox", description="AWS and Kubernetes on this machine.")
-    parser.add_argument("--stack", default="local", help="the stack to run (default: local)")
+    parser = argparse.ArgumentParser(
+        prog="python -m sandbox", description="Run this project on your machine, with an emulated AWS and Kubernetes."
+    )
+    parser.add_argument("--stack", default="local", help="name of the stack (default: local)")
     subcommands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    subcommands.add_parser("up", help="start what does not run, then run the program")
-    subcommands.add_parser("down", help="destroy what the program made, then stop all: nothing is left")
-    subcommands.add_parser("status", help="what runs, since when, with pids and ports")
-    engine = subcommands.add_parser("pulumi", help="run a Pulumi command on the running stack, such as `preview`")
+    subcommands.add_parser("up", help="start the sandbox and run `pulumi up`")
+    subcommands.add_parser("down", help="run `pulumi destroy`, stop all processes and delete the .sandbox folder")
+    subcommands.add_parser("status", help="list the running processes with their process IDs and ports")
+    engine = subcommands.add_parser("pulumi", help="run a Pulumi command on the stack, for example `preview`")
     engine.add_argument("arguments", nargs=argparse.REMAINDER)
     given = parser.parse_args(arguments)
 
@@ -37,10 +39,11 @@ def main(arguments: Sequence[str]) -> int:
     except SandboxError as error:
         print(f"sandbox: {error}", file=sys.stderr)
     except KeyboardInterrupt:
-        print(f"\nsandbox: stopped; `{Path(sys.executable).name} -m sandbox {given.command}` goes on", file=sys.stderr)
+        again = " ".join([sandbox_command(), *arguments])
+        print(f"\nsandbox: interrupted. To continue, run `{again}`.", file=sys.stderr)
         return 130
     except OSError as error:
-        print(f"sandbox: {error.filename or 'this machine'}: {error.strerror}", file=sys.stderr)
+        print(f"sandbox: {error.filename or 'operating system'}: {error.strerror}", file=sys.stderr)
     return 1
 
 

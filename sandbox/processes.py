@@ -1,4 +1,4 @@
-"""Processes that outlive the command that started them: recorded in the checkout, found again, stopped for certain."""
+"""Background processes: start them, record them in the checkout, find them again, and stop them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GRACE_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Process:
-    """A process that this checkout started; its birth tells it from a later one with the same pid."""
+    """A process that this checkout started. `birth` identifies it if its process ID is used again."""
 
     name: str
     pid: int
@@ -35,9 +35,9 @@ class Process:
 
 
 def start(run: Path, name: str, command: Sequence[str], port: int, log: Path, env: Mapping[str, str]) -> Process:
-    """Start `command` in a session of its own and record it under `run`."""
+    """Start `command` in the background and record it in the folder `run`."""
     log.parent.mkdir(parents=True, exist_ok=True)
-    with interrupt_later(), log.open("ab") as output:
+    with delay_interrupt(), log.open("ab") as output:
         started = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=env, start_new_session=True
         )
@@ -47,8 +47,8 @@ def start(run: Path, name: str, command: Sequence[str], port: int, log: Path, en
 def start_attached(
     run: Path, name: str, command: Sequence[str], folder: Path, env: Mapping[str, str]
 ) -> subprocess.Popen[bytes]:
-    """Start `command` before the person's eyes, out of reach of the terminal's Ctrl-C, and record it under `run`."""
-    with interrupt_later():
+    """Start `command` with output to the terminal, but without its Ctrl-C, and record it in the folder `run`."""
+    with delay_interrupt():
         started = subprocess.Popen(command, cwd=folder, env=env, stdin=subprocess.DEVNULL, start_new_session=True)
         _record(run, Process(name, started.pid, birth(started.pid), time.time(), port=0))
     return started
@@ -63,7 +63,7 @@ def _record(run: Path, process: Process) -> Process:
 
 
 def last(run: Path, name: str) -> Process | None:
-    """The process of this name that was started last, whether it lives or not."""
+    """The process of this name that was started last. It may have ended."""
     try:
         return Process(**json.loads((run / f"{name}.json").read_text()))
     except (FileNotFoundError, ValueError, TypeError):
@@ -71,13 +71,13 @@ def last(run: Path, name: str) -> Process | None:
 
 
 def find(run: Path, name: str) -> Process | None:
-    """The recorded process of this name, if it still runs."""
+    """The process of this name, if it is running."""
     process = last(run, name)
     return process if process and process.alive else None
 
 
 def stop(run: Path, name: str) -> None:
-    """Ask the process and its children to end, insist after the grace, and forget it."""
+    """Terminate the process and its children, kill them after the grace period, and delete the record."""
     if process := find(run, name):
         for ending in (signal.SIGTERM, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError):
@@ -88,7 +88,7 @@ def stop(run: Path, name: str) -> None:
 
 
 def wait(done: Callable[[], bool], seconds: float) -> bool:
-    """Whether `done` came true in time."""
+    """Wait until `done()` is true. False if that takes longer than `seconds`."""
     limit = time.monotonic() + seconds
     while not done():
         if time.monotonic() > limit:
@@ -98,28 +98,28 @@ def wait(done: Callable[[], bool], seconds: float) -> bool:
 
 
 def birth(pid: int) -> str:
-    """When the process began, as the system tells it; empty when there is none or it is a zombie."""
+    """The start time of a process as the system reports it. Empty if the process has ended."""
     try:
         state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return "" if state == "Z" else fields[18]
     except (FileNotFoundError, ProcessLookupError):
         if Path("/proc/self/stat").exists():
             return ""
-    told = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
-    return told.stdout.strip()
+    listed = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return listed.stdout.strip()
 
 
 def runs(pid: int, mark: str) -> bool:
-    """Whether this pid is a process with `mark` on its command line; for pids that somebody else recorded."""
+    """Whether the process runs and has `mark` in its command line. For process IDs that other programs recorded."""
     file = Path(f"/proc/{pid}/cmdline")
     if Path("/proc/self/cmdline").exists():
         return birth(pid) != "" and mark.encode() in file.read_bytes()
-    told = subprocess.run(["ps", "-ww", "-o", "args=", "-p", str(pid)], capture_output=True, text=True, check=False)
-    return mark in told.stdout
+    listed = subprocess.run(["ps", "-ww", "-o", "args=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return mark in listed.stdout
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of the loopback that nobody listens on."""
+    """Free ports of 127.0.0.1."""
     with contextlib.ExitStack() as probes:
         bound = [probes.enter_context(socket.socket()) for _ in range(count)]
         for probe in bound:
@@ -128,16 +128,16 @@ def free_ports(count: int) -> list[int]:
 
 
 def last_lines(log: Path, count: int = 5) -> str:
-    """The end of a log, for an error message."""
+    """The last lines of a log, for an error message."""
     try:
         return "\n".join(log.read_text(errors="replace").splitlines()[-count:])
     except FileNotFoundError:
-        return "(it wrote nothing)"
+        return "(the log is empty)"
 
 
 @contextlib.contextmanager
-def interrupt_later() -> Iterator[None]:
-    """Hold Ctrl-C back while a process is started and recorded, so that none is started and forgotten."""
+def delay_interrupt() -> Iterator[None]:
+    """Delay Ctrl-C until a process is started and recorded. Otherwise it could run without a record."""
     came: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
     try:
@@ -148,24 +148,24 @@ def interrupt_later() -> Iterator[None]:
             raise KeyboardInterrupt
 
 
-def must_answer(process: Process, answers: Callable[[], bool], log: Path, seconds: float) -> None:
-    """Wait until a process that was just started answers, or say why it does not."""
+def wait_until_it_answers(process: Process, answers: Callable[[], bool], log: Path, seconds: float) -> None:
+    """Wait until a new process answers. Fail with the end of its log if it does not."""
     if not wait(lambda: answers() or not process.alive, seconds) or not process.alive:
         raise SandboxError(
-            f"{process.name} does not answer on 127.0.0.1:{process.port}; its log {log} ends:\n{last_lines(log)}"
+            f"{process.name} does not answer on 127.0.0.1:{process.port}. The end of its log {log}:\n{last_lines(log)}"
         )
 
 
 def module_environment() -> dict[str, str]:
-    """The environment of a Python module of this checkout, isolated from the user's own configuration."""
+    """The environment for a Python module of this checkout, without the user's own configuration."""
     return isolated_environment(os.environ) | {"PYTHONPATH": str(CHECKOUT), "PYTHONUNBUFFERED": "1"}
 
 
 def isolated_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """An environment less all that is the person's at AWS, Pulumi or Kubernetes."""
+    """The environment without the user's settings and credentials for AWS, Pulumi and Kubernetes."""
     private = ("AWS_", "PULUMI_", "KUBE", "BOTO", "MOTO_")
     kept = {key: value for key, value in environment.items() if not key.startswith(private)}
-    # No file of the person's is read either, and nobody asks for an instance's role.
+    # Keep the AWS SDK away from the user's files and from the metadata service of an EC2 instance.
     return kept | {
         "AWS_CONFIG_FILE": os.devnull,
         "AWS_SHARED_CREDENTIALS_FILE": os.devnull,

@@ -1,4 +1,4 @@
-"""What the person at the terminal sees: a line a step, with its elapsed time and what is left of it."""
+"""Progress output in the terminal: one line per step with its elapsed time."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 REDRAW_SECONDS = 0.2
-PLAIN_REPORT_SECONDS = 30.0
+SECONDS_BETWEEN_PLAIN_LINES = 30.0
 BAR_WIDTH = 24
 
 
 def elapsed(seconds: float) -> str:
-    """A duration as a person says it: 0.4 s, 12 s, 3 min 05 s."""
+    """Format a duration: 0.4 s, 12 s, 3 min 05 s."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     if seconds < 60:
@@ -26,13 +26,13 @@ def elapsed(seconds: float) -> str:
 
 @dataclass
 class Step:
-    """One thing under way; `advance` and `note` change what its line says."""
+    """A running step. `advance` and `note` change the text of its line."""
 
     title: str
     started: float = field(default_factory=time.monotonic)
     done: int = 0
     total: int = 0
-    said: str = ""
+    detail: str = ""
 
     def advance(self, count: int = 1) -> None:
         self.done += count
@@ -41,7 +41,7 @@ class Step:
         self.total, self.done = total, 0
 
     def note(self, text: str) -> None:
-        self.said = text
+        self.detail = text
 
     def line(self) -> str:
         text = f"{self.title}  {elapsed(time.monotonic() - self.started)}"
@@ -49,12 +49,12 @@ class Step:
             done = min(self.done, self.total)
             filled = BAR_WIDTH * done // self.total
             text += f"  [{'#' * filled}{'.' * (BAR_WIDTH - filled)}] {done} of {self.total}"
-        return f"{text}  {self.said}" if self.said else text
+        return f"{text}  {self.detail}" if self.detail else text
 
 
 @contextmanager
 def step(title: str) -> Iterator[Step]:
-    """Show a step while its block runs: redrawn on a terminal, now and then a plain line elsewhere."""
+    """Show a step while its block runs: redraw one line in a terminal, print a line every 30 s elsewhere."""
     current = Step(title)
     ended = threading.Event()
     terminal = sys.stdout.isatty()
@@ -68,23 +68,24 @@ def step(title: str) -> Iterator[Step]:
         ended.set()
         painter.join()
         took = elapsed(time.monotonic() - current.started)
-        said = f"  {current.said}" if current.said else ""
-        print(f"{_CLEAR if terminal else ''}{mark:>6}  {title}  {took}{said}", flush=True)
+        detail = f"  {current.detail}" if current.detail else ""
+        print(f"{_CLEAR_LINE if terminal else ''}{mark:>6}  {title}  {took}{detail}", flush=True)
 
 
-_CLEAR = "\r\x1b[2K"
+_CLEAR_LINE = "\r\x1b[2K"
 
 
 def _paint(current: Step, ended: threading.Event, terminal: bool) -> None:
-    while not ended.wait(REDRAW_SECONDS if terminal else PLAIN_REPORT_SECONDS):
+    while not ended.wait(REDRAW_SECONDS if terminal else SECONDS_BETWEEN_PLAIN_LINES):
         if terminal:
-            # A line that wraps cannot be drawn over.
+            # A line that wraps cannot be redrawn.
             width = shutil.get_terminal_size().columns - 1
-            sys.stdout.write(_CLEAR + f"   ...  {current.line()}"[:width])
+            sys.stdout.write(_CLEAR_LINE + f"   ...  {current.line()}"[:width])
         else:
             sys.stdout.write(f"   ...  {current.line()}\n")
         sys.stdout.flush()
 
 
-def say(text: str) -> None:
-    print(f"        {text}", flush=True)
+def report(text: str) -> None:
+    """Print a message in line with the titles of the steps."""
+    print("\n".join(f"        {line}" for line in text.splitlines()), flush=True)

@@ -1,4 +1,4 @@
-"""The process that emulates AWS: started, found again, stopped."""
+"""Starts, finds and stops the process that emulates AWS."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from sandbox import processes
 
 @dataclass(frozen=True)
 class EmulatedAws:
-    """The AWS that every stack of a checkout shares, run by `python`; all it writes lies in `folder`."""
+    """The emulated AWS of a checkout. All stacks of the checkout share it. It keeps its files in `folder`."""
 
     python: Path
     folder: Path
 
     def running(self) -> processes.Process | None:
-        """Its process if it answers."""
+        """The process, if it runs and answers."""
         process = processes.find(self.folder / "run", "aws")
         return process if process and answers(process.port) else None
 
     def start(self) -> processes.Process:
-        """AWS with nothing in it, on the port that it had before if that can be had again."""
+        """Start an empty AWS, on the same port as before if that port is free."""
         before = processes.last(self.folder / "run", "aws")
         self.stop()
         port = before.port if before and is_free(before.port) else processes.free_ports(1)[0]
         command = [str(self.python), "-m", "sandbox.cloud.server", "--port", str(port)]
         log = self.folder / "logs/aws.log"
         process = processes.start(self.folder / "run", "aws", command, port, log, processes.module_environment())
-        processes.must_answer(process, lambda: answers(port), log, 60)
+        processes.wait_until_it_answers(process, lambda: answers(port), log, 60)
         return process
 
     def stop(self) -> None:
@@ -39,7 +39,7 @@ class EmulatedAws:
 
 
 def answers(port: int) -> bool:
-    """Whether an AWS of ours answers there."""
+    """Whether an emulated AWS answers on this port."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/moto-api/", timeout=5) as reply:
             return bool(reply.status == 200)

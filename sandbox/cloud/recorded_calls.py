@@ -1,4 +1,4 @@
-"""Writes down what AWS is asked for: one line of JSON a call, with its operation, parameters, and whom it is about."""
+"""Records the API calls to the emulated AWS: one line of JSON per call, with its operation, parameters and tags."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from moto.ec2.models import ec2_backends
 Environment = dict[str, Any]
 Application = Callable[[Environment, Callable[..., Any]], Iterable[bytes]]
 
-# What a signature calls a service, where botocore's models go by another name.
+# Service names in request signatures that differ from botocore's names.
 MODELS = {"elasticfilesystem": "efs"}
 ACCOUNT = "123456789012"
 EC2_ID = re.compile(r"[a-z]+(-[a-z]+)*-[0-9a-f]{8,17}")
@@ -26,12 +26,12 @@ SIGNED = re.compile(r"Credential=([^/,]+)/\d+/([^/,]+)/([^/,]+)/aws4_request")
 
 
 def recorded(application: Application, file: Path) -> Application:
-    """The application, which answers one at a time, with each signed call written to the file before it is answered."""
+    """The application, with each signed call written to the file before it is answered. Needs `one_at_a_time`."""
 
     def answer(environ: Environment, start_response: Callable[..., Any]) -> Iterable[bytes]:
         if signed := SIGNED.search(environ.get("HTTP_AUTHORIZATION", "")):
             body = b""
-            # What comes in chunks is an object on its way to S3, and no parameter.
+            # A body without a length is an object for S3. It contains no parameters.
             if length := environ.get("CONTENT_LENGTH"):
                 body = environ["wsgi.input"].read(int(length))
                 environ["wsgi.input"] = io.BytesIO(body)
@@ -60,11 +60,11 @@ def _call(region: str, service: str, environ: Environment, body: bytes) -> dict[
             "url_params": in_path,
         }
     )
-    told = {"service": service, "operation": operation.name, "parameters": parameters}
+    call = {"service": service, "operation": operation.name, "parameters": parameters}
     if service == "ec2":
         tags = ec2_backends[ACCOUNT][region].tags
-        told["tags"] = {text: dict(tags.get(text, {})) for text in _texts(parameters) if EC2_ID.fullmatch(text)}
-    return told
+        call["tags"] = {text: dict(tags.get(text, {})) for text in _texts(parameters) if EC2_ID.fullmatch(text)}
+    return call
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""AWS on this machine: moto's server on loopback, its gaps mended."""
+"""The emulated AWS: a moto server on 127.0.0.1 with the patches of `patches/`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-# Before moto is imported: without it every attachment of an AWS-managed policy fails.
+# Set before moto is imported. Without it, moto cannot attach AWS-managed policies.
 os.environ["MOTO_IAM_LOAD_MANAGED_POLICIES"] = "true"
 
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
@@ -21,7 +21,7 @@ from sandbox.cloud.recorded_calls import Application, Environment
 
 
 def one_at_a_time(application: Application) -> Application:
-    """moto's backends are plain dictionaries: a listing fails while another request adds to what it lists."""
+    """Handle one request at a time: moto fails if a request changes a dictionary while another one reads it."""
     lock = threading.Lock()
 
     def answer(environ: Environment, start_response: Callable[..., Any]) -> Iterable[bytes]:
@@ -33,8 +33,8 @@ def one_at_a_time(application: Application) -> Application:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m sandbox.cloud.server", description=__doc__)
-    parser.add_argument("--port", type=int, required=True, help="a free port of 127.0.0.1")
-    parser.add_argument("--calls", type=Path, help="a file to write each call to")
+    parser.add_argument("--port", type=int, required=True, help="port of 127.0.0.1 to listen on")
+    parser.add_argument("--calls", type=Path, help="file that records every API call")
     given = parser.parse_args()
     port = given.port
     patches.apply()
@@ -43,9 +43,9 @@ def main() -> None:
     try:
         server = make_server("127.0.0.1", port, application, threaded=True)
     except (OSError, SystemExit) as error:
-        raise SystemExit(f"port {port} of 127.0.0.1 cannot be listened on: choose another") from error
+        raise SystemExit(f"--port {port}: cannot listen on this port of 127.0.0.1. Use a free port.") from error
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
-    print(f"AWS answers at http://127.0.0.1:{port}", flush=True)
+    print(f"The emulated AWS listens on http://127.0.0.1:{port}", flush=True)
     server.serve_forever()
 
 

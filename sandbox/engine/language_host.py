@@ -1,6 +1,7 @@
-"""Python's language host for the Pulumi engine: runs programs and policy packs in their own virtual environment.
+"""Language host for Python: the Pulumi engine starts it to run Python programs and policy packs.
 
-The engine's Go module no longer carries one. Started by the engine as `pulumi-language-python ADDRESS`.
+The engine's Go module does not contain a Python language host, so the sandbox brings its own.
+The engine starts it as `pulumi-language-python ADDRESS`.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from google.protobuf import empty_pb2
 from pulumi.runtime.proto import language_pb2, language_pb2_grpc, plugin_pb2
 
 PROGRAM = Path(__file__).resolve().with_name("run_program.py")
-ALREADY_SAID = 32  # the exit code of program.py once it has told the engine what went wrong
+ERROR_REPORTED = 32  # exit code of run_program.py after it has reported the error to the engine
 
-# Asked of the program's own environment: each plugin that its packages need, at the version they were made for.
+# Run in the program's environment: list the plugins that its packages need, with their versions.
 LIST_PLUGINS = """
 import importlib.metadata as metadata, json
 for file in (f for d in metadata.distributions() for f in d.files or () if f.name == "pulumi-plugin.json"):
@@ -38,7 +39,7 @@ for name, version in sorted({(d.metadata["Name"], d.version) for d in metadata.d
 
 
 class Host(language_pb2_grpc.LanguageRuntimeServicer):
-    """What the engine asks of a language, for Python with a virtual environment that exists already."""
+    """The service that the engine calls. It uses a virtual environment that exists already."""
 
     def __init__(self, engine: str) -> None:
         self.engine = engine
@@ -63,7 +64,7 @@ class Host(language_pb2_grpc.LanguageRuntimeServicer):
     def GetRequiredPackages(  # noqa: N802
         self, request: language_pb2.GetRequiredPackagesRequest, context: grpc.ServicerContext
     ) -> language_pb2.GetRequiredPackagesResponse:
-        plugins = [json.loads(line) for line in _ask(request.info, LIST_PLUGINS)]
+        plugins = [json.loads(line) for line in _run_script(request.info, LIST_PLUGINS)]
         return language_pb2.GetRequiredPackagesResponse(
             packages=[
                 plugin_pb2.PackageDependency(
@@ -80,7 +81,7 @@ class Host(language_pb2_grpc.LanguageRuntimeServicer):
     def GetProgramDependencies(  # noqa: N802
         self, request: language_pb2.GetProgramDependenciesRequest, context: grpc.ServicerContext
     ) -> language_pb2.GetProgramDependenciesResponse:
-        listed = (line.split(" ", 1) for line in _ask(request.info, LIST_PACKAGES))
+        listed = (line.split(" ", 1) for line in _run_script(request.info, LIST_PACKAGES))
         return language_pb2.GetProgramDependenciesResponse(
             dependencies=[language_pb2.DependencyInfo(name=name, version=version) for name, version in listed]
         )
@@ -88,7 +89,7 @@ class Host(language_pb2_grpc.LanguageRuntimeServicer):
     def InstallDependencies(  # noqa: N802
         self, request: language_pb2.InstallDependenciesRequest, context: grpc.ServicerContext
     ) -> Iterator[language_pb2.InstallDependenciesResponse]:
-        yield language_pb2.InstallDependenciesResponse(stdout=b"the Makefile's `make venv` installs what is needed\n")
+        yield language_pb2.InstallDependenciesResponse(stdout=b"nothing to install: run `make venv` in the checkout\n")
 
     def Run(  # noqa: N802
         self, request: language_pb2.RunRequest, context: grpc.ServicerContext
@@ -114,9 +115,9 @@ class Host(language_pb2_grpc.LanguageRuntimeServicer):
             },
         )
         code = self._wait(process, context)
-        if code in (0, ALREADY_SAID):
-            return language_pb2.RunResponse(bail=code == ALREADY_SAID)
-        return language_pb2.RunResponse(error=f"the program ended with exit code {code}")
+        if code in (0, ERROR_REPORTED):
+            return language_pb2.RunResponse(bail=code == ERROR_REPORTED)
+        return language_pb2.RunResponse(error=f"the program failed with exit code {code}")
 
     def RunPlugin(  # noqa: N802
         self, request: language_pb2.RunPluginRequest, context: grpc.ServicerContext
@@ -173,19 +174,19 @@ class Host(language_pb2_grpc.LanguageRuntimeServicer):
 
 
 def _python(info: language_pb2.ProgramInfo) -> str:
-    """The interpreter of the project's `virtualenv` option, else the one that runs this host."""
+    """The Python of the project's `virtualenv` option. Without that option, the Python that runs this host."""
     named = info.options.fields["virtualenv"].string_value if "virtualenv" in info.options.fields else ""
     python = Path(info.root_directory) / named / "bin/python" if named else Path(sys.executable)
     return str(python) if python.exists() else sys.executable
 
 
-def _ask(info: language_pb2.ProgramInfo, script: str) -> list[str]:
-    asked = subprocess.run([_python(info), "-c", script], capture_output=True, text=True, check=True)
-    return asked.stdout.splitlines()
+def _run_script(info: language_pb2.ProgramInfo, script: str) -> list[str]:
+    done = subprocess.run([_python(info), "-c", script], capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
 
 
 def main() -> None:
-    """Serve on a free port of the loopback, say which on standard output, and end when the engine does."""
+    """Serve on a free port of 127.0.0.1, print the port, and stop when the engine stops."""
     server = grpc.server(futures.ThreadPoolExecutor(16), options=[("grpc.max_receive_message_length", 400 * 1024**2)])
     language_pb2_grpc.add_LanguageRuntimeServicer_to_server(Host(next(iter(sys.argv[1:]), "")), server)
     port = server.add_insecure_port("127.0.0.1:0")

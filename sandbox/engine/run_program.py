@@ -1,4 +1,7 @@
-"""Runs one Pulumi program in its own environment: `python program.py SETTINGS_JSON FILE_OR_FOLDER [ARGUMENTS]`."""
+"""Runs one Pulumi program: `python run_program.py SETTINGS_JSON FILE_OR_FOLDER [ARGUMENTS]`.
+
+The language host starts this script with the Python of the program's virtual environment.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,12 @@ from pathlib import Path
 import pulumi
 import pulumi.runtime
 
-ALREADY_SAID = 32  # languagehost.py takes this exit code as "the engine has been told"
+ERROR_REPORTED = 32  # for language_host.py: the engine already has the error message
 
 
 def main() -> int:
-    # The engine ends a program that a policy stopped; it has said why.
-    signal.signal(signal.SIGINT, lambda *_: os._exit(ALREADY_SAID))
+    # The engine interrupts a program that a policy stopped, and reports the reason itself.
+    signal.signal(signal.SIGINT, lambda *_: os._exit(ERROR_REPORTED))
     settings, program = json.loads(sys.argv[1]), sys.argv[2]
     sys.argv = sys.argv[2:]
     pulumi.runtime.set_all_config(pulumi.runtime.get_config_env(), pulumi.runtime.get_config_secret_keys_env())
@@ -30,7 +33,7 @@ def main() -> int:
     def run() -> None:
         runpy.run_path(program, run_name="__main__")
 
-    # Futures that a failed program leaves unread are no news to anybody.
+    # A failed program leaves futures that nobody reads. Do not log a warning for each.
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
@@ -40,15 +43,15 @@ def main() -> int:
             loop.run_until_complete(pulumi.runtime.run_in_stack(run))
         except pulumi.RunError as error:
             pulumi.log.error(str(error))
-            return ALREADY_SAID
+            return ERROR_REPORTED
         except Exception as error:
-            pulumi.log.error("the program raised an exception:\n" + _own_part(error, program))
-            return ALREADY_SAID
+            pulumi.log.error("the program raised an exception:\n" + _program_traceback(error, program))
+            return ERROR_REPORTED
     return 0
 
 
-def _own_part(error: Exception, program: str) -> str:
-    """The traceback from the program's own files on: what lies before them is machinery."""
+def _program_traceback(error: Exception, program: str) -> str:
+    """The traceback without the frames of Pulumi and of this script."""
     folder = str(Path(program).resolve())
     frame = error.__traceback__
     while frame and not frame.tb_frame.f_code.co_filename.startswith(folder):

@@ -1,4 +1,4 @@
-"""A stack's settings as the sandbox needs them, and the stack file that it gives the engine."""
+"""Reads a stack's settings and writes the stack file that the sandbox gives to the engine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Stack:
-    """What Pulumi.yaml and Pulumi.<name>.yaml say together."""
+    """The settings of a stack: Pulumi.<name>.yaml with the defaults of Pulumi.yaml."""
 
     name: str
     project: str
@@ -27,17 +27,17 @@ class Stack:
     config: Mapping[str, Any]
 
     def setting(self, path: str) -> Any:
-        """A setting of the program by its dotted name, its default where the stack is silent."""
+        """A setting by its dotted name, or its default."""
         value: Any = self.config
         for depth, part in enumerate(path.split(".")):
             value = value.get(part if depth else f"{self.project}:{part}") if isinstance(value, Mapping) else None
         return self.defaults[path] if value is None else value
 
-    def usable(self, path: str, kind: type[T]) -> T:
-        """A setting if it is of this kind, else its default: what is wrong with it, the program tells."""
-        told, default = self.setting(path), self.defaults[path]
+    def setting_or_default(self, path: str, kind: type[T]) -> T:
+        """A setting if it has this type, otherwise its default. The program itself reports the wrong type."""
+        value, default = self.setting(path), self.defaults[path]
         assert isinstance(default, kind)
-        return told if isinstance(told, kind) else default
+        return value if isinstance(value, kind) else default
 
     @property
     def region(self) -> str:
@@ -45,24 +45,24 @@ class Stack:
 
 
 def load(name: str) -> Stack:
-    """Read a stack by name from the checkout."""
+    """Read a stack of the checkout."""
     project = yaml.safe_load((CHECKOUT / "Pulumi.yaml").read_text())
     file = CHECKOUT / f"Pulumi.{name}.yaml"
     try:
         config = yaml.safe_load(file.read_text()).get("config") or {}
     except FileNotFoundError:
-        raise SandboxError(f"there is no {file.name} in {CHECKOUT}: name a stack that has a file") from None
+        raise SandboxError(f"--stack {name}: {file} does not exist. Use the name of a stack that has a file.") from None
     if not config.get("aws:region"):
-        raise SandboxError(f"{file.name} names no aws:region: add one, such as `aws:region: us-west-2`")
+        raise SandboxError(f"{file.name}: aws:region is missing. Add it, for example `aws:region: us-west-2`.")
     declared = project.get("config") or {}
     return Stack(name, project["name"], {key: entry.get("default") for key, entry in declared.items()}, config)
 
 
-def write(stack: Stack, file: Path, endpoint: str, kubeconfig: Path, salt: Path) -> None:
-    """The stack's own file with AWS, Kubernetes and the trainers' network on this machine in place of the real ones."""
+def write_for_engine(stack: Stack, file: Path, endpoint: str, kubeconfig: Path, salt: Path) -> None:
+    """Write the stack's settings with the addresses of the emulated AWS and Kubernetes."""
     pserver = f"{stack.project}:pserver"
     given = stack.config.get(pserver) or {}
-    ours = {
+    replaced = {
         "aws:accessKey": "sandbox",
         "aws:secretKey": "sandbox",
         "aws:skipCredentialsValidation": True,
@@ -73,5 +73,5 @@ def write(stack: Stack, file: Path, endpoint: str, kubeconfig: Path, salt: Path)
         f"{stack.project}:kubeconfig": str(kubeconfig),
         pserver: {**given, "nic": "lo"} if isinstance(given, Mapping) else given,
     }
-    written = {"config": {**stack.config, **ours}, **yaml.safe_load(salt.read_text())}
+    written = {"config": {**stack.config, **replaced}, **yaml.safe_load(salt.read_text())}
     file.write_text(yaml.safe_dump(written, sort_keys=False))

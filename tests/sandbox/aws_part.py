@@ -1,4 +1,4 @@
-"""The program's AWS part, made by the real engine in an AWS of its own that writes down what it is asked for."""
+"""Runs the AWS part of the program with the real engine, in its own emulated AWS that records all API calls."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ import yaml
 from sandbox import build, processes
 from sandbox.cloud.emulated_aws import answers
 from sandbox.engine import stack_file
-from sandbox.engine.cli import Engine
+from sandbox.engine.pulumi_cli import PulumiCli
 from sandbox.paths import CHECKOUT
 from sandbox.plugins import choice
 
-# What lies in the cluster is left out, and with it Kubernetes.
+# Only the AWS resources, so that no Kubernetes is needed.
 AWS_PART = ("--target", "**paddle:infra:**")
 
 
 @dataclass(frozen=True)
 class AwsPart:
-    """A stack of this checkout whose state, settings and AWS lie in a folder of their own."""
+    """A stack of this checkout that keeps its state, settings and emulated AWS in its own folder."""
 
-    engine: Engine
+    engine: PulumiCli
     endpoint: str
     calls_file: Path
 
     def set(self, config: Mapping[str, Any]) -> None:
-        """Give the stack these settings, and no others."""
+        """Replace all settings of the stack."""
         settings = stack_file.Stack(self.engine.stack, "paddle-on-aws", {}, config)
-        stack_file.write(
+        stack_file.write_for_engine(
             settings, self.engine.config, self.endpoint, self.engine.folder / "kubeconfig", self.engine.salt
         )
 
     def pulumi(self, *arguments: str, program: Path = CHECKOUT) -> subprocess.CompletedProcess[str]:
-        """A command of the engine to its end; what it says is in `stdout`."""
+        """Run a Pulumi command. `stdout` of the result contains its standard error too."""
         return subprocess.run(
             ["pulumi", *arguments, "--stack", self.engine.stack, "--config-file", str(self.engine.config)],
             cwd=program,
@@ -60,14 +60,14 @@ class AwsPart:
 
 @contextmanager
 def aws_part(folder: Path, name: str) -> Iterator[AwsPart]:
-    """A stack with nothing in it."""
+    """An empty stack."""
     python, (port,) = build.python(), processes.free_ports(1)
     found = [] if shutil.which("pulumi") else [build.engine()]
-    engine = Engine(folder, [*found, python.parent], name, folder / f"Pulumi.{name}.yaml")
-    engine.select()
+    engine = PulumiCli(folder, [*found, python.parent], name, folder / f"Pulumi.{name}.yaml")
+    engine.create_stack()
     choice.install(choice.choose(engine.environment, os.environ), folder / "home/.pulumi", python)
     choice.install_language_host(folder / "home/.pulumi", Path(sys.executable))
-    # Read by the program, and asked for nothing.
+    # The program reads this file. No server is behind it.
     kubeconfig = {"clusters": [{"name": "none"}], "current-context": "none"}
     (folder / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
     calls = folder / "calls.jsonl"

@@ -1,4 +1,4 @@
-"""A checkout of the project in a folder of its own, with a sandbox of its own, used as a person would."""
+"""A copy of the project with its own sandbox. Tests use it through the command line, as a user does."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ MINUTES_FOR_ALL = 15
 
 @dataclass(frozen=True)
 class Checkout:
-    """The program's files, and the home of a person whose own Pulumi and AWS nobody may read."""
+    """The files of the program, and a home folder whose credentials must not be read."""
 
     folder: Path
 
     @classmethod
     def make(cls, folder: Path) -> Checkout:
-        """Copy the program, and set traps where the person's own credentials would lie."""
+        """Copy the program, and replace the user's credential files by traps."""
         for name in PROGRAM:
             source = ROOT / name
             if source.is_dir():
@@ -56,7 +56,7 @@ class Checkout:
         for trap in (".aws/credentials", ".aws/config", ".pulumi/credentials.json", ".kube/config"):
             file = folder / "home" / trap
             file.parent.mkdir(parents=True, exist_ok=True)
-            # Whoever opens a pipe that nobody writes to waits for ever.
+            # A process that opens this pipe blocks, because nothing writes to it.
             os.mkfifo(file)
         return cls(folder)
 
@@ -85,14 +85,14 @@ class Checkout:
         }
 
     def run(self, *arguments: str, under: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
-        """`python -m sandbox ARGUMENTS` to its end, if need be under another command."""
+        """Run `python -m sandbox ARGUMENTS`, optionally as an argument of another command."""
         with self.running(*arguments, under=under) as process:
             output, _ = process.communicate(timeout=60 * MINUTES_FOR_ALL)
         return subprocess.CompletedProcess(arguments, process.returncode, output)
 
     @contextmanager
     def running(self, *arguments: str, under: Sequence[str] = ()) -> Iterator[subprocess.Popen[str]]:
-        """`python -m sandbox ARGUMENTS`, under way."""
+        """Start `python -m sandbox ARGUMENTS`. Interrupt it if it is still running at the end of the block."""
         process = subprocess.Popen(
             [*under, sys.executable, "-m", "sandbox", *arguments],
             cwd=self.project,
@@ -110,13 +110,13 @@ class Checkout:
                 process.communicate(timeout=120)
 
     def up(self) -> str:
-        """`up` that succeeds; all it said."""
+        """Run `up`, which must succeed, and return its output."""
         done = self.run("up")
         assert done.returncode == 0, done.stdout
         return done.stdout
 
     def set(self, **settings: object) -> None:
-        """Change the program's settings in the stack file; a mapping changes only the keys it has."""
+        """Change settings in the stack file. A mapping changes only its own keys."""
         file = self.project / "Pulumi.local.yaml"
         written = yaml.safe_load(file.read_text())
         for key, value in settings.items():
@@ -125,15 +125,27 @@ class Checkout:
             written["config"][f"paddle-on-aws:{key}"] = merged
         file.write_text(yaml.safe_dump(written))
 
+    def reset_settings(self) -> bool:
+        """Restore the stack file. False if it was unchanged."""
+        file, original = self.project / "Pulumi.local.yaml", (ROOT / "Pulumi.local.yaml").read_text()
+        changed = file.read_text() != original
+        file.write_text(original)
+        return changed
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the last `up` succeeded and its resources still exist."""
+        return (self.sandbox / "stacks/local/last-run-succeeded").exists() and bool(self.ids("aws:"))
+
     def pid(self, name: str) -> int:
-        """The pid of `aws`, `workers-local`, `engine`, or of a component of Kubernetes."""
+        """The process ID of `aws`, `workers-local`, `engine`, or a component of Kubernetes."""
         recorded = self.sandbox / "run" / f"{name}.json"
         if recorded.exists():
             return int(json.loads(recorded.read_text())["pid"])
         return int((self.sandbox / f"stacks/local/kubernetes/clusters/sandbox/pids/{name}.pid").read_text())
 
     def client(self, service: str) -> Any:
-        """A client of the AWS that runs here."""
+        """A client of the emulated AWS."""
         port = json.loads((self.sandbox / "run/aws.json").read_text())["port"]
         return boto3.client(
             service,
@@ -151,13 +163,13 @@ class Checkout:
         return self.api.get(JOB, "default", name)
 
     def resources(self) -> list[dict[str, Any]]:
-        """What the engine has recorded."""
+        """The resources in the engine's state."""
         (file,) = self.sandbox.glob("state/.pulumi/stacks/*/local.json")
         recorded = json.loads(file.read_text())["checkpoint"]["latest"] or {}
         return recorded.get("resources") or []
 
     def ids(self, prefix: str) -> dict[str, str]:
-        """The id of every recorded resource of some types, by its URN."""
+        """The IDs of the resources whose type has this prefix, by URN."""
         return {
             each["urn"]: each["id"] for each in self.resources() if "id" in each and each["type"].startswith(prefix)
         }
@@ -167,7 +179,7 @@ class Checkout:
         return str(stack["outputs"][name])
 
     def processes(self) -> dict[int, str]:
-        """The command line of every process that names this checkout, there or in its environment, by its pid."""
+        """The processes whose command line or environment names this checkout: process ID and command line."""
         found = {}
         for folder in Path("/proc").glob("[0-9]*"):
             try:
@@ -180,7 +192,7 @@ class Checkout:
 
 
 def eventually(look: Callable[[], Any], seconds: float, otherwise: str) -> Any:
-    """What `look` finds as soon as it finds something."""
+    """Call `look` until it returns something, and return that."""
     ends = time.monotonic() + seconds
     while not (found := look()):
         assert time.monotonic() < ends, f"{otherwise} after {seconds:g} s"
@@ -189,6 +201,6 @@ def eventually(look: Callable[[], Any], seconds: float, otherwise: str) -> Any:
 
 
 def changes(output: str) -> dict[str, int]:
-    """The kinds of change that an engine's closing lines count, `unchanged` and all."""
-    told = re.findall(r"^ +[-+~]*\s?(\d+) (created|updated|replaced|deleted|unchanged)", output, re.MULTILINE)
-    return {kind: int(count) for count, kind in told}
+    """The numbers of created, updated, replaced, deleted and unchanged resources in the engine's output."""
+    counts = re.findall(r"^ +[-+~]*\s?(\d+) (created|updated|replaced|deleted|unchanged)", output, re.MULTILINE)
+    return {kind: int(count) for count, kind in counts}

@@ -1,4 +1,4 @@
-"""Everything that an account holds, asked of AWS itself, service by service."""
+"""Lists all resources of an AWS account, with API calls to each service."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Client = Callable[[str], Any]
 
 
 def inventory(client: Client) -> dict[str, list[str]]:
-    """The ids of all that one region of an account holds and that somebody pays for or could trip over."""
+    """The IDs of all resources in one region that cost money or can block a later deployment."""
     ec2, eks, iam, kms = client("ec2"), client("eks"), client("iam"), client("kms")
     clusters = eks.list_clusters()["clusters"]
     zones = [zone["Id"] for zone in client("route53").list_hosted_zones()["HostedZones"]]
@@ -41,7 +41,7 @@ def inventory(client: Client) -> dict[str, list[str]]:
             for name in file_systems
             for each in client("efs").describe_mount_targets(FileSystemId=name)["MountTargets"]
         ],
-        # A destroyed key waits for its deletion; it encrypts nothing any more.
+        # A destroyed key waits for its deletion and cannot be used.
         "keys": [key for key in keys if kms.describe_key(KeyId=key)["KeyMetadata"]["KeyState"] != "PendingDeletion"],
         "aliases": [name for name in aliases if not name.startswith("alias/aws/")],
         "roles": [each["RoleName"] for each in iam.list_roles()["Roles"]],
@@ -62,6 +62,6 @@ def inventory(client: Client) -> dict[str, list[str]]:
 
 
 def added(before: dict[str, list[str]], after: dict[str, list[str]]) -> dict[str, int]:
-    """How many of each kind there are more than before."""
+    """How many resources of each kind were added."""
     counts = {kind: len(set(ids) - set(before[kind])) for kind, ids in after.items()}
     return {kind: count for kind, count in counts.items() if count}

@@ -1,4 +1,4 @@
-"""The cache of built tools: whole or not there, once for all checkouts."""
+"""The cache of built tools: it contains only finished builds, and all checkouts share it."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "paddle-on-aws"
 
 
-def test_interrupted_build_never_bears_the_name(cache: Path) -> None:
+def test_interrupted_build_does_not_get_the_final_name(cache: Path) -> None:
     def half(folder: Path) -> None:
         (folder / "tool").write_text("half")
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        build.published("tools-1", half)
+        build.cached("tools-1", half)
     assert not (cache / "tools-1").exists()
 
     def whole(folder: Path) -> None:
         assert not list(folder.iterdir()), "the half-built file is still there"
         (folder / "tool").write_text("whole")
 
-    assert (build.published("tools-1", whole) / "tool").read_text() == "whole"
+    assert (build.cached("tools-1", whole) / "tool").read_text() == "whole"
 
 
 def slow_build(log: Path) -> None:
@@ -47,7 +47,7 @@ def slow_build(log: Path) -> None:
         time.sleep(1)
         (folder / "tool").touch()
 
-    assert (build.published("tools-2", work) / "tool").exists()
+    assert (build.cached("tools-2", work) / "tool").exists()
 
 
 def test_two_checkouts_build_once(cache: Path, tmp_path: Path) -> None:
@@ -61,23 +61,23 @@ def test_two_checkouts_build_once(cache: Path, tmp_path: Path) -> None:
     assert log.read_text() == "began\n"
 
 
-def test_full_disk_is_told_before_building(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build, "ROOM_NEEDED", 1 << 60)
-    with pytest.raises(SandboxError, match=re.escape(f"{cache} has ") + r".* GB free and building takes"):
-        build.published("tools-3", lambda folder: None)
+def test_full_disk_is_reported_before_the_build(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "DISK_NEEDED", 1 << 60)
+    with pytest.raises(SandboxError, match=re.escape(f"{cache}: ") + r".* GB of disk are free, but the build needs"):
+        build.cached("tools-3", lambda folder: None)
 
 
-def test_failed_step_shows_the_end_of_its_output(cache: Path) -> None:
+def test_failed_command_shows_the_end_of_its_output(cache: Path) -> None:
     def fail(folder: Path) -> None:
         with step("failing") as shown:
             build._run(["sh", "-c", "echo the reason; exit 3"], shown)
 
-    with pytest.raises(SandboxError, match=r"(?s)exit 3.*the reason"):
-        build.published("tools-4", fail)
+    with pytest.raises(SandboxError, match=r"(?s)exit code 3.*the reason"):
+        build.cached("tools-4", fail)
     assert not (cache / "tools-4").exists()
 
 
-def test_a_step_under_way_stays_on_one_line_of_the_terminal() -> None:
+def test_a_running_step_fits_on_one_line_of_the_terminal() -> None:
     near, far = pty.openpty()
     shown = "import time; from sandbox.progress import step\nwith step('s' * 90): time.sleep(0.5)"
     subprocess.run([sys.executable, "-c", shown], env=os.environ | {"COLUMNS": "60"}, stdout=far, check=True)
@@ -88,18 +88,18 @@ def test_a_step_under_way_stays_on_one_line_of_the_terminal() -> None:
     assert {len(line) for line in drawn} == {59}
 
 
-def test_go_that_is_too_old_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_go_on_path_is_used_only_if_it_is_new_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     go = tmp_path / "bin/go"
     go.parent.mkdir()
     monkeypatch.setenv("PATH", str(go.parent), prepend=":")
-    monkeypatch.setattr(build, "published", lambda name, builder: tmp_path / name)
+    monkeypatch.setattr(build, "cached", lambda name, builder: tmp_path / name)
     for version, used in {"go1.99.1": True, "go1.20.3": False}.items():
         go.write_text(f"#!/bin/sh\necho {version}\n")
         go.chmod(0o755)
         assert (build.go(build.HERE / "engine/go") == go) is used
 
 
-def test_built_tools_say_the_pinned_versions(cached: None) -> None:
+def test_built_tools_report_the_pinned_versions(cached: None) -> None:
     pulumi = subprocess.run([build.engine() / "pulumi", "version"], capture_output=True, text=True, check=True)
     assert pulumi.stdout.strip() == "v3.258.0"
     kubectl = [str(build.control_plane() / "kubectl"), "version", "--client"]

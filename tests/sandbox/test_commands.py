@@ -1,4 +1,4 @@
-"""What the command line says to a person's mistakes."""
+"""What the command line prints if the user makes a mistake."""
 
 from __future__ import annotations
 
@@ -13,51 +13,50 @@ from tests.sandbox.checkout import Checkout
 
 @pytest.fixture
 def checkout(cached: None, tmp_path: Path) -> Iterator[Checkout]:
-    made = Checkout.make(tmp_path)
-    yield made
-    made.run("down")
+    created = Checkout.make(tmp_path)
+    yield created
+    created.run("down")
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["status"], "nothing runs here; `make sandbox` starts it"),
-        (["--stack", "nope", "up"], "there is no Pulumi.nope.yaml"),
-        (["pulumi", "preview"], "local was not started here: run `make sandbox` first"),
+        (["status"], "The sandbox is not running. To start it, run `make sandbox`."),
+        (["--stack", "nope", "up"], "Pulumi.nope.yaml does not exist. Use the name of a stack that has a file."),
+        (["pulumi", "preview"], "stack local was not started in this checkout. Run `make sandbox` first."),
         (["upp"], "invalid choice: 'upp'"),
     ],
 )
-def test_mistakes_get_one_line(checkout: Checkout, arguments: list[str], says: str) -> None:
+def test_a_mistake_is_reported_without_a_traceback(checkout: Checkout, arguments: list[str], says: str) -> None:
     done = checkout.run(*arguments)
     assert done.returncode != 0
     assert says in done.stdout
     assert "Traceback" not in done.stdout
 
 
-def test_down_of_nothing_is_no_mistake(checkout: Checkout) -> None:
+def test_down_without_a_sandbox_succeeds(checkout: Checkout) -> None:
     done = checkout.run("down")
-    assert (done.returncode, done.stdout) == (0, "no sandbox here: nothing to stop\n")
+    assert (done.returncode, done.stdout) == (0, "There is no sandbox in this checkout. Nothing to stop.\n")
     assert not checkout.sandbox.exists()
 
 
-def test_stack_without_region_is_told_where_to_write_it(checkout: Checkout) -> None:
+def test_a_stack_without_a_region_is_told_which_key_to_add(checkout: Checkout) -> None:
     (checkout.project / "Pulumi.local.yaml").write_text("config: {}\n")
     done = checkout.run("up")
     assert done.returncode == 1
-    assert "Pulumi.local.yaml names no aws:region" in done.stdout
+    assert "Pulumi.local.yaml: aws:region is missing. Add it" in done.stdout
 
 
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        (
-            {"workers": {"count": "many"}, "availabilityZones": 3, "pserver": 4},
-            "has invalid settings. Nothing was created.",
-        ),
-        ({"workers": {"count": 255}}, "workers.count: 255 is more than the 254 nodes that a machine can be"),
+        ({"workers": {"count": "many"}, "availabilityZones": 3, "pserver": 4}, "workers.count: "),
+        ({"workers": {"count": 255}}, "workers.count: 255 is too many. The sandbox can run up to 254."),
     ],
 )
-def test_a_wrong_setting_gets_no_traceback(checkout: Checkout, settings: dict[str, object], says: str) -> None:
+def test_a_wrong_setting_is_reported_without_a_traceback(
+    checkout: Checkout, settings: dict[str, object], says: str
+) -> None:
     checkout.set(**settings)
     done = checkout.run("up")
     assert done.returncode == 1
@@ -65,11 +64,11 @@ def test_a_wrong_setting_gets_no_traceback(checkout: Checkout, settings: dict[st
     assert "Traceback" not in done.stdout
 
 
-def test_two_commands_at_once_do_not_meet(checkout: Checkout) -> None:
+def test_a_second_command_is_refused_while_one_is_running(checkout: Checkout) -> None:
     checkout.sandbox.mkdir()
     with (checkout.sandbox / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         done = checkout.run("up")
     assert done.returncode == 1
-    assert "runs in this checkout: wait for it" in done.stdout
+    assert "another sandbox command is running in this checkout. Wait until it ends." in done.stdout
     assert "Traceback" not in done.stdout

@@ -1,10 +1,13 @@
-"""The mission on the real engine, from nothing to nothing; each test goes on where the last one ended."""
+"""The whole program with the real engine: create everything, train, export, change settings, destroy.
+
+Each test can run alone. The first one that needs the stack creates it. The tests that change it come last.
+"""
 
 from __future__ import annotations
 
 import re
-import resource
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -14,11 +17,13 @@ from tests.sandbox import listening
 from tests.sandbox.checkout import JOB, Checkout, changes
 from tests.sandbox.inventory import added, inventory
 
-# What the `local` stack makes of AWS: two zones, no NAT, one cluster.
-MADE = {
+PROCESSES = ("aws", "workers-local", "etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager")
+ALL_JOBS = ("paddle-data", "paddle-cluster-job", "paddle-export")
+# The AWS resources of the `local` stack: two zones, no NAT gateway, one cluster.
+CREATED = {
     "vpcs": 1,
     "subnets": 2,
-    "route tables": 2,  # the VPC's main one, which AWS makes by itself, and ours
+    "route tables": 2,  # the main one of the VPC, which AWS creates itself, and the one of the program
     "gateways": 1,
     "endpoints": 1,
     "launch templates": 1,
@@ -37,45 +42,72 @@ MADE = {
 }
 
 
+@dataclass(frozen=True)
+class FirstUp:
+    """What the first `up` printed and created."""
+
+    output: str
+    created: dict[str, int]
+
+
 @pytest.fixture(scope="module")
 def checkout(cached: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
-    made = Checkout.make(tmp_path_factory.mktemp("mission"))
-    yield made
-    made.run("down")
+    checkout = Checkout.make(tmp_path_factory.mktemp("mission"))
+    yield checkout
+    checkout.run("down")
 
 
 @pytest.fixture(scope="module")
 def empty(checkout: Checkout) -> dict[str, list[str]]:
-    """What AWS holds before anything was made: a refused setting stops the program after all was started."""
+    """The resources of the account before the first `up`. An invalid setting stops the program after the start."""
     checkout.set(trainers=0)
     refused = checkout.run("up")
     assert refused.returncode == 1
     assert "trainers: 0" in refused.stdout
-    checkout.set(trainers=3)
+    checkout.reset_settings()
     return inventory(checkout.client)
 
 
+@pytest.fixture(scope="module")
+def first_up(checkout: Checkout, empty: dict[str, list[str]]) -> FirstUp:
+    output = checkout.up()
+    return FirstUp(output, added(empty, inventory(checkout.client)))
+
+
+@pytest.fixture
+def stack(checkout: Checkout, first_up: FirstUp) -> None:
+    """The stack is up, with any settings."""
+    if not checkout.is_up:
+        checkout.up()
+
+
+@pytest.fixture
+def default_stack(checkout: Checkout, first_up: FirstUp) -> None:
+    """The stack is up with the settings of the first `up`."""
+    if checkout.reset_settings() or not checkout.is_up:
+        checkout.up()
+
+
 def took_place(checkout: Checkout, job: str) -> tuple[float, float]:
-    """When a Job began and when it was complete."""
+    """When a Job started and when it was complete."""
     status = checkout.job(job)["status"]
     assert status.get("succeeded"), status
     return parse_time(status["startTime"]), parse_time(status["completionTime"])
 
 
-def test_up_makes_everything_once(checkout: Checkout, empty: dict[str, list[str]]) -> None:
-    said = checkout.up()
-    made = added(empty, inventory(checkout.client))
-    assert {kind: made.get(kind) for kind in MADE} == MADE
-    assert "look around" in said
-    assert checkout.output("model") in said
+@pytest.mark.usefixtures("default_stack")
+def test_up_creates_every_resource_once(checkout: Checkout, first_up: FirstUp) -> None:
+    assert {kind: first_up.created.get(kind) for kind in CREATED} == CREATED
+    assert checkout.output("model") in first_up.output
 
 
-def test_workers_can_be_reached_by_whom_they_must(checkout: Checkout) -> None:
+@pytest.mark.usefixtures("default_stack")
+def test_security_groups_allow_only_what_the_workers_need(checkout: Checkout) -> None:
     ec2 = checkout.client("ec2")
     (vpc,) = checkout.ids("aws:ec2/vpc:").values()
     groups = ec2.describe_security_groups(Filters=[{"Name": "vpc-id", "Values": [vpc]}])["SecurityGroups"]
-    ours = [group for group in groups if not group["GroupName"].startswith(("default", "eks-cluster-sg-"))]
-    names = {group["GroupId"]: group["GroupName"] for group in ours}
+    own = [group for group in groups if not group["GroupName"].startswith(("default", "eks-cluster-sg-"))]
+    names = {group["GroupId"]: group["GroupName"] for group in own}
     rules = ec2.describe_security_group_rules(Filters=[{"Name": "group-id", "Values": list(names)}])
     found = {
         (
@@ -100,7 +132,8 @@ def test_workers_can_be_reached_by_whom_they_must(checkout: Checkout) -> None:
     }
 
 
-def test_data_at_rest_is_encrypted_with_the_key(checkout: Checkout) -> None:
+@pytest.mark.usefixtures("default_stack")
+def test_bucket_and_file_system_are_encrypted_with_the_key(checkout: Checkout) -> None:
     key = checkout.output("keyArn")
     rules = checkout.client("s3").get_bucket_encryption(Bucket=checkout.output("bucket"))
     (rule,) = rules["ServerSideEncryptionConfiguration"]["Rules"]
@@ -109,14 +142,16 @@ def test_data_at_rest_is_encrypted_with_the_key(checkout: Checkout) -> None:
     assert (file_system["Encrypted"], file_system["KmsKeyId"]) == (True, key)
 
 
-def test_the_zone_answers(checkout: Checkout) -> None:
+@pytest.mark.usefixtures("default_stack")
+def test_the_zone_has_records_for_cluster_and_file_system(checkout: Checkout) -> None:
     answer = checkout.client("route53").list_resource_record_sets(HostedZoneId=checkout.output("zoneId"))
     records = {each["Name"]: each["ResourceRecords"][0]["Value"] for each in answer["ResourceRecordSets"]}
     assert records["api.paddle."] == checkout.output("clusterEndpoint").removeprefix("https://")
     assert records["efs.paddle."] == checkout.output("fileSystemName")
 
 
-def test_jobs_ran_in_order_on_three_workers(checkout: Checkout) -> None:
+@pytest.mark.usefixtures("default_stack")
+def test_jobs_run_in_order_on_three_workers(checkout: Checkout) -> None:
     data, training, export = (took_place(checkout, f"paddle-{name}") for name in ("data", "cluster-job", "export"))
     assert data[1] <= training[0] <= training[1] <= export[0]
     trainers = checkout.api.list(POD, "default", labelSelector="job-name=paddle-cluster-job")
@@ -125,7 +160,8 @@ def test_jobs_ran_in_order_on_three_workers(checkout: Checkout) -> None:
     assert volume["spec"]["nfs"]["server"] == checkout.output("fileSystemName")
 
 
-def test_the_model_is_in_the_bucket_and_has_learnt(checkout: Checkout) -> None:
+@pytest.mark.usefixtures("default_stack")
+def test_the_bucket_contains_a_model_whose_loss_went_down(checkout: Checkout) -> None:
     bucket, prefix = re.fullmatch(r"s3://([^/]+)/(.+)", checkout.output("model")).groups()  # type: ignore[union-attr]
     s3 = checkout.client("s3")
     listed = s3.list_objects_v2(Bucket=bucket, Prefix=prefix)["Contents"]
@@ -135,16 +171,15 @@ def test_the_model_is_in_the_bucket_and_has_learnt(checkout: Checkout) -> None:
     assert losses[-1] < losses[0]
 
 
-def test_again_changes_nothing_and_says_so(checkout: Checkout) -> None:
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    said = checkout.up()
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert "nothing changed" in said
-    # 15 s on a free machine of 2 cores; other tests may share this one, so what counts is its own work.
-    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 20
+@pytest.mark.usefixtures("default_stack")
+def test_a_second_up_changes_nothing_and_restarts_nothing(checkout: Checkout) -> None:
+    before = {name: checkout.pid(name) for name in PROCESSES}
+    assert "nothing changed" in checkout.up()
+    assert {name: checkout.pid(name) for name in PROCESSES} == before
 
 
-def test_preview_sees_no_change_before_and_after_refresh(checkout: Checkout) -> None:
+@pytest.mark.usefixtures("default_stack")
+def test_preview_shows_no_change_before_and_after_a_refresh(checkout: Checkout) -> None:
     for command in (["preview", "--expect-no-changes"], ["refresh", "--yes", "--skip-preview", "--expect-no-changes"]):
         done = checkout.run("pulumi", *command)
         assert done.returncode == 0, done.stdout
@@ -152,19 +187,22 @@ def test_preview_sees_no_change_before_and_after_refresh(checkout: Checkout) -> 
     assert done.returncode == 0, done.stdout
 
 
-def test_status_names_what_runs(checkout: Checkout) -> None:
+@pytest.mark.usefixtures("default_stack")
+def test_status_lists_the_processes(checkout: Checkout) -> None:
     said = checkout.run("status").stdout
-    for part in ("aws", "workers-local", "etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager"):
-        assert re.search(rf"^{part} +(-|local) +{checkout.pid(part)} ", said, re.MULTILINE), said
+    for name in PROCESSES:
+        assert re.search(rf"^{name} +(-|local) +{checkout.pid(name)} ", said, re.MULTILINE), said
 
 
-def test_everything_listens_on_the_loopback_alone(checkout: Checkout) -> None:
+@pytest.mark.usefixtures("default_stack")
+def test_all_processes_listen_only_on_the_loopback_interface(checkout: Checkout) -> None:
     addresses = listening.by(checkout.processes())
     assert addresses
     assert listening.beyond_loopback(addresses) == []
 
 
-def test_what_was_changed_behind_its_back_is_put_right(checkout: Checkout) -> None:
+@pytest.mark.usefixtures("default_stack")
+def test_up_with_refresh_repairs_changes_made_outside_of_pulumi(checkout: Checkout) -> None:
     ec2 = checkout.client("ec2")
     rule = next(id_ for urn, id_ in checkout.ids("aws:vpc/securityGroupIngressRule").items() if "efs" in urn)
     (group,) = (
@@ -176,7 +214,7 @@ def test_what_was_changed_behind_its_back_is_put_right(checkout: Checkout) -> No
     checkout.api.request("DELETE", JOB.path("default", "paddle-export"), {"propagationPolicy": "Background"})
 
     seen = checkout.run("pulumi", "preview", "--refresh", "--expect-no-changes")
-    assert seen.returncode != 0, "the drift was not seen"
+    assert seen.returncode != 0, "the preview did not show the change"
 
     done = checkout.run("pulumi", "up", "--refresh", "--yes", "--skip-preview")
     assert done.returncode == 0, done.stdout
@@ -185,7 +223,8 @@ def test_what_was_changed_behind_its_back_is_put_right(checkout: Checkout) -> No
     took_place(checkout, "paddle-export")
 
 
-def test_fewer_trainers_split_the_data_anew_and_leave_aws_alone(checkout: Checkout) -> None:
+@pytest.mark.usefixtures("default_stack")
+def test_another_number_of_trainers_repeats_the_jobs_and_keeps_the_aws_resources(checkout: Checkout) -> None:
     aws, jobs = checkout.ids("aws:"), {name: checkout.job(name)["metadata"]["uid"] for name in ALL_JOBS}
     checkout.set(trainers=2)
     checkout.up()
@@ -196,6 +235,7 @@ def test_fewer_trainers_split_the_data_anew_and_leave_aws_alone(checkout: Checko
     assert checkout.job("paddle-cluster-job")["spec"]["completions"] == 2
 
 
+@pytest.mark.usefixtures("stack")
 def test_one_more_worker_updates_the_node_group_in_place(checkout: Checkout) -> None:
     eks = checkout.client("eks")
     before = checkout.ids("")
@@ -210,15 +250,17 @@ def test_one_more_worker_updates_the_node_group_in_place(checkout: Checkout) -> 
     assert len(checkout.api.list(NODE)) == 4
 
 
-def test_destroy_leaves_nothing(checkout: Checkout, empty: dict[str, list[str]]) -> None:
+@pytest.mark.usefixtures("stack")
+def test_destroy_deletes_everything(checkout: Checkout, empty: dict[str, list[str]]) -> None:
     done = checkout.run("pulumi", "destroy", "--yes", "--skip-preview")
     assert done.returncode == 0, done.stdout
     assert inventory(checkout.client) == empty
-    kept = {POD: 0, JOB: 0, PERSISTENT_VOLUME: 0}
-    assert {kind: len(checkout.api.list(kind)) for kind in kept} == kept
+    for kind in (POD, JOB, PERSISTENT_VOLUME):
+        assert checkout.api.list(kind) == []
 
 
-def test_down_stops_everything(checkout: Checkout) -> None:
+@pytest.mark.usefixtures("empty")
+def test_down_stops_all_processes(checkout: Checkout) -> None:
     ports = listening.by(checkout.processes())
     assert ports
     done = checkout.run("down")
@@ -227,6 +269,3 @@ def test_down_stops_everything(checkout: Checkout) -> None:
     assert str(checkout.sandbox) not in Path("/proc/self/mounts").read_text()
     assert not checkout.sandbox.exists()
     assert ports.isdisjoint(listening.everybody())
-
-
-ALL_JOBS = ("paddle-data", "paddle-cluster-job", "paddle-export")

@@ -1,4 +1,4 @@
-"""What goes wrong in the middle, and that the same command goes on from there."""
+"""Failures and kills in the middle of `up`. The next `up` must continue. Each test can run alone."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from sandbox.cluster.api import NODE, POD, ApiError
 from tests.sandbox.checkout import JOB, Checkout, eventually
@@ -18,13 +19,21 @@ ONE_OF_EACH = ("clusters", "node groups", "file systems", "keys", "aliases", "bu
 
 @pytest.fixture(scope="module")
 def checkout(cached: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
-    made = Checkout.make(tmp_path_factory.mktemp("recovery"))
-    yield made
-    made.run("down")
+    checkout = Checkout.make(tmp_path_factory.mktemp("recovery"))
+    yield checkout
+    checkout.run("down")
 
 
-def assert_made_once(checkout: Checkout) -> None:
-    """Every resource is there and recorded, and nothing is there twice."""
+@pytest.fixture
+def up(checkout: Checkout) -> Checkout:
+    """The checkout with a stack that is up."""
+    if not checkout.is_up:
+        checkout.up()
+    return checkout
+
+
+def assert_created_once(checkout: Checkout) -> None:
+    """Every resource exists once and is in the engine's state."""
     held = inventory(checkout.client)
     assert {kind: len(held[kind]) for kind in ONE_OF_EACH} == dict.fromkeys(ONE_OF_EACH, 1)
     (vpc,) = checkout.ids("aws:ec2/vpc:").values()
@@ -36,12 +45,18 @@ def assert_made_once(checkout: Checkout) -> None:
     assert jobs == {"paddle-data": 1, "paddle-cluster-job": 3, "paddle-export": 1}
 
 
-def filling_aws(checkout: Checkout) -> bool:
-    """Whether the engine has recorded some of AWS; it has not before there is a stack."""
+def creating_aws_resources(checkout: Checkout) -> bool:
+    """Whether the engine has recorded some AWS resources."""
     try:
         return len(checkout.ids("aws:")) >= 12
     except (ValueError, FileNotFoundError):
         return False
+
+
+def repeat_training(checkout: Checkout) -> None:
+    """Change a setting so that the next `up` trains again."""
+    settings = yaml.safe_load((checkout.project / "Pulumi.local.yaml").read_text())["config"]
+    checkout.set(job={"passes": settings["paddle-on-aws:job"]["passes"] + 1})
 
 
 def training(checkout: Checkout) -> bool:
@@ -52,95 +67,95 @@ def training(checkout: Checkout) -> bool:
     return len([pod for pod in pods if pod["status"].get("phase") == "Running"]) == 3
 
 
-def test_failed_data_keep_training_from_being_made(checkout: Checkout) -> None:
+def test_training_is_not_created_if_the_data_job_fails(checkout: Checkout) -> None:
     checkout.set(data={"source": "https://127.0.0.1:9/data.tar"})
     failed = checkout.run("up")
     assert failed.returncode == 1
     assert "paddle-data" in failed.stdout
-    assert "https://127.0.0.1:9/data.tar" in failed.stdout, "the log's end is not in the error"
+    assert "https://127.0.0.1:9/data.tar" in failed.stdout, "the end of the log is not in the error"
     with pytest.raises(ApiError):
         checkout.job("paddle-cluster-job")
     checkout.set(data={"source": "synthetic"})
     checkout.up()
-    assert_made_once(checkout)
+    assert_created_once(checkout)
 
 
 def kill(checkout: Checkout, victim: str, when: Callable[[Checkout], bool]) -> int:
-    """The exit code of an `up` in whose middle a process is killed."""
+    """Run `up`, kill a process as soon as `when` is true, and return the exit code of `up`."""
     with checkout.running("up") as process:
-        eventually(lambda: when(checkout), 600, "it was not under way")
+        eventually(lambda: when(checkout), 600, "the condition did not become true")
         os.kill(checkout.pid(victim), signal.SIGKILL)
         process.communicate(timeout=300)
     return process.returncode
 
 
-def test_engine_killed_while_it_makes_aws(checkout: Checkout) -> None:
+def test_engine_killed_while_it_creates_aws_resources(checkout: Checkout) -> None:
     checkout.run("pulumi", "destroy", "--yes", "--skip-preview")
-    assert kill(checkout, "engine", filling_aws) == 1
+    assert kill(checkout, "engine", creating_aws_resources) == 1
     checkout.up()
-    assert_made_once(checkout)
+    assert_created_once(checkout)
 
 
-def test_engine_killed_while_it_waits_for_training(checkout: Checkout) -> None:
-    checkout.set(job={"passes": 3})
+def test_engine_killed_during_training(checkout: Checkout) -> None:
+    repeat_training(checkout)
     assert kill(checkout, "engine", training) == 1
     checkout.up()
-    assert_made_once(checkout)
+    assert_created_once(checkout)
 
 
-@pytest.mark.parametrize(("component", "passes"), [("kube-apiserver", 4), ("etcd", 5)])
-def test_control_plane_killed_while_training(checkout: Checkout, component: str, passes: int) -> None:
-    checkout.set(job={"passes": passes})
+@pytest.mark.parametrize("component", ["kube-apiserver", "etcd"])
+def test_control_plane_killed_during_training(checkout: Checkout, component: str) -> None:
+    repeat_training(checkout)
     kill(checkout, component, training)
     checkout.up()
-    assert_made_once(checkout)
+    assert_created_once(checkout)
 
 
-def test_aws_killed_while_it_is_filled(checkout: Checkout) -> None:
+def test_emulated_aws_killed_while_resources_are_created(checkout: Checkout) -> None:
     checkout.run("pulumi", "destroy", "--yes", "--skip-preview")
-    assert kill(checkout, "aws", filling_aws) == 1
-    assert "beginning anew" in checkout.up()
-    assert_made_once(checkout)
+    assert kill(checkout, "aws", creating_aws_resources) == 1
+    assert "starting over" in checkout.up()
+    assert_created_once(checkout)
 
 
-def test_interrupted_up_goes_on(checkout: Checkout) -> None:
-    checkout.set(job={"passes": 6})
+def test_an_interrupted_up_continues(checkout: Checkout) -> None:
+    repeat_training(checkout)
     with checkout.running("up") as process:
-        eventually(lambda: training(checkout), 600, "training was not under way")
+        eventually(lambda: training(checkout), 600, "training did not start")
         process.send_signal(signal.SIGINT)
         output, _ = process.communicate(timeout=180)
     assert process.returncode == 130, output
-    assert "-m sandbox up` goes on" in output
+    assert "To continue, run `" in output
     assert "Traceback" not in output
     checkout.up()
-    assert_made_once(checkout)
+    assert_created_once(checkout)
 
 
-def test_stale_lock_is_removed(checkout: Checkout) -> None:
-    (stack,) = checkout.sandbox.glob("state/.pulumi/stacks/*/local.json")
-    lock = checkout.sandbox / f"state/.pulumi/locks/organization/{stack.parent.name}/local/dead.json"
+def test_a_stale_lock_is_removed(up: Checkout) -> None:
+    (stack,) = up.sandbox.glob("state/.pulumi/stacks/*/local.json")
+    lock = up.sandbox / f"state/.pulumi/locks/organization/{stack.parent.name}/local/dead.json"
     lock.parent.mkdir(parents=True, exist_ok=True)
     lock.write_text('{"pid": 1, "username": "nobody", "hostname": "gone", "timestamp": "2020-01-01T00:00:00Z"}')
-    assert "nothing changed" in checkout.up()
+    assert "nothing changed" in up.up()
     assert not lock.exists()
 
 
-def test_second_checkout_runs_beside(checkout: Checkout, tmp_path: Path) -> None:
+def test_a_second_checkout_runs_independently(up: Checkout, tmp_path: Path) -> None:
     other = Checkout.make(tmp_path)
     try:
-        # The settings are refused once everything is started: enough to have two of each.
+        # An invalid setting stops the program after the start of all processes, which is enough here.
         other.set(trainers=0)
         other.run("up")
-        for part in ("aws", "workers-local", "kube-apiserver"):
-            assert other.pid(part) != checkout.pid(part)
-        assert checkout.api.config.server != other.api.config.server
-        assert pod_networks(checkout).isdisjoint(pod_networks(other))
+        for name in ("aws", "workers-local", "kube-apiserver"):
+            assert other.pid(name) != up.pid(name)
+        assert up.api.config.server != other.api.config.server
+        assert pod_networks(up).isdisjoint(pod_networks(other))
         assert other.api.list(JOB) == []
     finally:
         assert other.run("down").returncode == 0
-    assert_made_once(checkout)
+    assert_created_once(up)
 
 
 def pod_networks(checkout: Checkout) -> set[str]:
-    """The addresses that the pods of a checkout have; two may use one port on two of them."""
+    """The address ranges of the pods of a checkout. Different ranges allow the same port twice."""
     return {node["spec"]["podCIDR"] for node in checkout.api.list(NODE)}

@@ -1,4 +1,4 @@
-"""What moto lacks or answers otherwise than AWS, put right before its server starts. Each mend could go upstream."""
+"""Patches for moto: each adds something that moto lacks, or corrects an answer that differs from AWS."""
 
 from sandbox.cloud.patches import ec2, efs, eks, iam, kms, route53, s3, security_groups, ssm
 

@@ -1,4 +1,9 @@
-"""A template's own tags stay out of its versions; what is deleted leaves nothing; a VPC goes only when empty."""
+"""EC2 patches: tags of launch templates, routes of gateway endpoints, and complete deletion.
+
+- The tags of a launch template are not part of its versions, and can change.
+- A VPC cannot be deleted while it contains security groups or an internet gateway.
+- Deleted VPCs, endpoints and NAT gateways leave nothing behind.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +14,8 @@ from moto.ec2.models.launch_templates import LaunchTemplate, LaunchTemplateBacke
 from moto.ec2.models.nat_gateways import NatGateway, NatGatewayBackend
 from moto.ec2.models.vpcs import VPC, VPCBackend
 
+Tags = dict[str, dict[str, str]]  # by resource type
+
 _create_template = LaunchTemplateBackend.create_launch_template
 _delete_vpc = VPCBackend.delete_vpc
 _delete_endpoints = VPCBackend.delete_vpc_endpoints
@@ -17,7 +24,7 @@ _delete_nat = NatGatewayBackend.delete_nat_gateway
 
 
 def _create_launch_template(
-    self: LaunchTemplateBackend, name: str, description: str, template_data: dict[str, Any], tag_spec: dict[str, Any]
+    self: LaunchTemplateBackend, name: str, description: str, template_data: dict[str, Any], tag_spec: Tags
 ) -> LaunchTemplate:
     given = template_data.pop("TagSpecifications", [])
     if others := [each for each in given if each["ResourceType"] != "launch-template"]:
@@ -25,7 +32,7 @@ def _create_launch_template(
     return _create_template(self, name, description, template_data, tag_spec)
 
 
-def _empty_vpc(self: Any, vpc_id: str) -> VPC:
+def _delete_empty_vpc(self: Any, vpc_id: str) -> VPC:
     groups = [each for each in self.groups.get(vpc_id, {}).values() if each.name != "default"]
     gateways = self.describe_internet_gateways(filters={"attachment.vpc-id": vpc_id})
     if groups or gateways:
@@ -36,14 +43,14 @@ def _empty_vpc(self: Any, vpc_id: str) -> VPC:
     return vpc
 
 
-def _forgotten_endpoints(self: Any, vpce_ids: list[str] | None = None) -> None:
+def _delete_endpoints_completely(self: Any, vpce_ids: list[str] | None = None) -> None:
     _delete_endpoints(self, vpce_ids)
     for each in vpce_ids or []:
         self.vpc_end_points.pop(each, None)
 
 
-def _routed_endpoint(self: Any, vpc_id: str, **changes: Any) -> None:
-    """A gateway endpoint has a route in each of its tables, in those given later too."""
+def _modify_endpoint_and_routes(self: Any, vpc_id: str, **changes: Any) -> None:
+    """Add and remove the routes of a gateway endpoint when its route tables change."""
     _modify_endpoint(self, vpc_id, **changes)
     prefix = self.vpc_end_points[vpc_id].destination_prefix_list_id
     for table in changes["remove_route_tables"] or []:
@@ -52,8 +59,8 @@ def _routed_endpoint(self: Any, vpc_id: str, **changes: Any) -> None:
         self.create_route(table, None, gateway_id=vpc_id, destination_prefix_list_id=prefix)
 
 
-def _whole_nat(self: Any, nat_gateway_id: str) -> NatGateway:
-    """A NAT gateway takes its network interface along, and its address is free again."""
+def _delete_nat_completely(self: Any, nat_gateway_id: str) -> NatGateway:
+    """Delete the network interface of the NAT gateway too, and release its address."""
     gateway = _delete_nat(self, nat_gateway_id)
     for address in self.addresses:
         if address.eni is gateway._eni:
@@ -62,15 +69,15 @@ def _whole_nat(self: Any, nat_gateway_id: str) -> NatGateway:
     return gateway
 
 
-def _tags_of_now(self: LaunchTemplate) -> list[dict[str, str]]:
-    """A template's tags are those it has, and not those it was made with."""
+def _current_tags(self: LaunchTemplate) -> list[dict[str, str]]:
+    """The current tags of a launch template, not those at its creation."""
     return self.get_tags()
 
 
 def apply() -> None:
-    LaunchTemplate.tags = property(_tags_of_now, lambda self, made_with: None)  # type: ignore[assignment]
+    LaunchTemplate.tags = property(_current_tags, lambda self, tags: None)  # type: ignore[assignment]
     LaunchTemplateBackend.create_launch_template = _create_launch_template  # type: ignore[method-assign]
-    VPCBackend.delete_vpc = _empty_vpc  # type: ignore[method-assign]
-    VPCBackend.delete_vpc_endpoints = _forgotten_endpoints  # type: ignore[method-assign]
-    VPCBackend.modify_vpc_endpoint = _routed_endpoint  # type: ignore[method-assign,assignment]
-    NatGatewayBackend.delete_nat_gateway = _whole_nat  # type: ignore[method-assign]
+    VPCBackend.delete_vpc = _delete_empty_vpc  # type: ignore[method-assign]
+    VPCBackend.delete_vpc_endpoints = _delete_endpoints_completely  # type: ignore[method-assign]
+    VPCBackend.modify_vpc_endpoint = _modify_endpoint_and_routes  # type: ignore[method-assign,assignment]
+    NatGatewayBackend.delete_nat_gateway = _delete_nat_completely  # type: ignore[method-assign]

@@ -1,4 +1,4 @@
-"""A file system's policy can be deleted, and one of an unknown file system is an error with a name."""
+"""EFS patches: delete a file system policy, and answer FileSystemNotFound for an unknown file system."""
 
 from moto.efs.exceptions import FileSystemNotFound
 from moto.efs.models import EFSBackend, FileSystem
@@ -7,19 +7,19 @@ from moto.efs.responses import TYPE_RESPONSE, EFSResponse
 _describe = EFSBackend.describe_file_system_policy
 
 
-def _known(backend: EFSBackend, file_system_id: str) -> FileSystem:
+def _find(backend: EFSBackend, file_system_id: str) -> FileSystem:
     if file_system_id not in backend.file_systems_by_id:
         raise FileSystemNotFound(file_system_id)
     return backend.file_systems_by_id[file_system_id]
 
 
 def _describe_file_system_policy(self: EFSBackend, file_system_id: str) -> str:
-    _known(self, file_system_id)
+    _find(self, file_system_id)
     return _describe(self, file_system_id)
 
 
 def _delete_file_system_policy(self: EFSResponse) -> TYPE_RESPONSE:
-    _known(self.efs_backend, self._get_param("FileSystemId")).file_system_policy = None
+    _find(self.efs_backend, self._get_param("FileSystemId")).file_system_policy = None
     return "{}", {"Content-Type": "application/json"}
 
 

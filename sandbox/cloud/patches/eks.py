@@ -1,4 +1,4 @@
-"""EKS add-ons, access entries and access policies, updates that AWS makes in place, and what a cluster answers."""
+"""EKS patches: add-ons, access entries and access policies, updates in place, and missing fields of clusters."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict
 
 from moto.core.responses import ActionResult, EmptyResult
 from moto.core.utils import utcnow
@@ -44,9 +44,36 @@ ACCESS_POLICIES = {
 ADMIN_POLICY = "arn:aws:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
 
 
+class AccessScope(TypedDict):
+    """Where an access policy applies: in the cluster or in some namespaces."""
+
+    type: str
+    namespaces: list[str]
+
+
+class AssociatedPolicy(TypedDict):
+    """An access policy of an access entry."""
+
+    policyArn: str
+    accessScope: AccessScope
+    associatedAt: datetime
+    modifiedAt: datetime
+
+
+class Update(TypedDict):
+    """A finished update of a cluster, a node group or an add-on."""
+
+    id: str
+    status: str
+    type: str
+    params: list[dict[str, str]]
+    createdAt: datetime
+    errors: list[str]
+
+
 @dataclass
 class Addon:
-    """An add-on of a cluster; like everything here it is ready at once."""
+    """An add-on of a cluster. It is active immediately, like every emulated resource."""
 
     addon_name: str
     cluster_name: str
@@ -56,14 +83,14 @@ class Addon:
     service_account_role_arn: str | None
     tags: dict[str, str]
     status: str = "ACTIVE"
-    health: dict[str, Any] = field(default_factory=lambda: {"issues": []})
+    health: dict[str, list[str]] = field(default_factory=lambda: {"issues": []})
     created_at: datetime = field(default_factory=utcnow)
     modified_at: datetime = field(default_factory=utcnow)
 
 
 @dataclass
 class AccessEntry:
-    """Who may enter a cluster, and under which policies."""
+    """An IAM principal that may use a cluster, with its access policies."""
 
     cluster_name: str
     principal_arn: str
@@ -74,7 +101,7 @@ class AccessEntry:
     tags: dict[str, str]
     created_at: datetime = field(default_factory=utcnow)
     modified_at: datetime = field(default_factory=utcnow)
-    policies: dict[str, dict[str, Any]] = field(default_factory=dict)
+    policies: dict[str, AssociatedPolicy] = field(default_factory=dict)
 
 
 def _missing(message: str) -> ResourceNotFoundException:
@@ -88,12 +115,14 @@ def _in_use(message: str) -> ResourceInUseException:
 
 
 class Backend(EKSBackend):
-    """moto's EKS backend with what it lacks."""
+    """moto's EKS backend with the missing features."""
 
-    # moto finds a backend's URLs by the name of its module.
+    # moto finds the URLs of a backend by its module name.
     __module__ = models.__name__
 
-    def make_cluster(self, name: str, role_arn: str, resources_vpc_config: dict[str, Any], **given: Any) -> Cluster:
+    def create_cluster(  # type: ignore[override]
+        self, name: str, role_arn: str, resources_vpc_config: dict[str, Any], **given: Any
+    ) -> Cluster:
         access, upgrade = given.pop("access_config", None) or {}, given.pop("upgrade_policy", None)
         protected, caller = given.pop("deletion_protection", None), given.pop("caller")
         ec2 = ec2_backends[self.account_id][self.region_name]
@@ -104,7 +133,7 @@ class Backend(EKSBackend):
         if not re.fullmatch(r"[0-9A-Za-z][0-9A-Za-z_-]{0,99}", name):
             raise InvalidParameterException(message="The cluster name is not valid")
         vpc_id = subnets[0].vpc_id
-        cluster: Any = self.create_cluster(
+        cluster: Any = super().create_cluster(
             name=name,
             role_arn=role_arn,
             resources_vpc_config={
@@ -133,8 +162,8 @@ class Backend(EKSBackend):
             vpc_id=vpc_id,
         )
         cluster.resources_vpc_config["clusterSecurityGroupId"] = group.id
-        if access.get("bootstrapClusterCreatorAdminPermissions", True) and self._has_api(cluster):
-            entry = self._add_entry(cluster, caller, "STANDARD")
+        if access.get("bootstrapClusterCreatorAdminPermissions", True) and _has_access_entries(cluster):
+            entry = self._add_access_entry(cluster, caller, "STANDARD")
             self.associate_access_policy(name, entry.principal_arn, ADMIN_POLICY, {"type": "cluster", "namespaces": []})
         return cluster  # type: ignore[no-any-return]
 
@@ -147,8 +176,8 @@ class Backend(EKSBackend):
         ec2.delete_security_group(group_id=cluster.resources_vpc_config["clusterSecurityGroupId"])
         return cluster  # type: ignore[no-any-return]
 
-    def update_cluster(self, name: str, kind: str, **changes: Any) -> dict[str, Any]:
-        """Change what is given of a cluster, member by member as EKS does."""
+    def update_cluster(self, name: str, kind: str, **changes: Any) -> Update:
+        """Change only the given fields of a cluster, as EKS does."""
         cluster: Any = self.describe_cluster(name)
         for attribute, value in changes.items():
             if value is None:
@@ -159,11 +188,13 @@ class Backend(EKSBackend):
             setattr(cluster, attribute, {**old, **value} if isinstance(old, dict) else value)
         return self._updated(cluster, kind, changes)
 
-    def make_nodegroup(self, cluster_name: str, node_role: str, nodegroup_name: str, **given: Any) -> Nodegroup:
+    def create_nodegroup(  # type: ignore[override]
+        self, cluster_name: str, node_role: str, nodegroup_name: str, **given: Any
+    ) -> Nodegroup:
         update_config, repair = given.pop("update_config", None), given.pop("node_repair_config", None)
         cluster: Any = self.describe_cluster(cluster_name)
         version = given.pop("version", None) or cluster.version
-        group: Any = self.create_nodegroup(
+        group: Any = super().create_nodegroup(
             cluster_name=cluster_name, node_role=node_role, nodegroup_name=nodegroup_name, version=version, **given
         )
         group.remote_access = given.get("remote_access")
@@ -175,22 +206,22 @@ class Backend(EKSBackend):
             group.disk_size = None
         group.update_config = update_config or {"maxUnavailable": 1}
         group.node_repair_config = repair or {"enabled": False}
-        # EKS lets the nodes of a managed group in by itself.
-        if self._has_api(cluster) and node_role not in cluster.access_entries:
-            group.made_entry = self._add_entry(cluster, node_role, "EC2_LINUX").principal_arn
+        # EKS creates an access entry for the nodes of a managed node group.
+        if _has_access_entries(cluster) and node_role not in cluster.access_entries:
+            group.created_entry = self._add_access_entry(cluster, node_role, "EC2_LINUX").principal_arn
         return group  # type: ignore[no-any-return]
 
     def delete_nodegroup(self, cluster_name: str, nodegroup_name: str) -> Nodegroup:
         group: Any = super().delete_nodegroup(cluster_name, nodegroup_name)
         cluster: Any = self.describe_cluster(cluster_name)
         roles = {each.node_role for each in cluster.nodegroups.values()}
-        if getattr(group, "made_entry", None) and group.node_role not in roles:
-            cluster.access_entries.pop(group.made_entry, None)
+        if getattr(group, "created_entry", None) and group.node_role not in roles:
+            cluster.access_entries.pop(group.created_entry, None)
         return group  # type: ignore[no-any-return]
 
     def update_nodegroup_version(
         self, cluster_name: str, nodegroup_name: str, version: str | None, release: str | None, template: Any
-    ) -> dict[str, Any]:
+    ) -> Update:
         group: Any = self.describe_nodegroup(cluster_name, nodegroup_name)
         cluster: Any = self.describe_cluster(cluster_name)
         group.version = version or group.version
@@ -219,7 +250,7 @@ class Backend(EKSBackend):
             raise _missing(f"No addon: {addon_name} found in cluster: {cluster_name}")
         return cluster.addons[addon_name]  # type: ignore[no-any-return]
 
-    def update_addon(self, cluster_name: str, addon_name: str, **changes: Any) -> dict[str, Any]:
+    def update_addon(self, cluster_name: str, addon_name: str, **changes: Any) -> Update:
         addon = self.describe_addon(cluster_name, addon_name)
         for attribute, value in changes.items():
             if value is not None:
@@ -235,13 +266,13 @@ class Backend(EKSBackend):
 
     def create_access_entry(self, cluster_name: str, principal_arn: str, kind: str | None, **given: Any) -> AccessEntry:
         cluster: Any = self.describe_cluster(cluster_name)
-        self._need_api(cluster)
+        _require_access_entries(cluster)
         if principal_arn in cluster.access_entries:
             raise _in_use("The specified access entry resource is already in use on this cluster.")
-        self._need_principal(principal_arn)
-        return self._add_entry(cluster, principal_arn, kind or "STANDARD", **given)
+        self._require_principal(principal_arn)
+        return self._add_access_entry(cluster, principal_arn, kind or "STANDARD", **given)
 
-    def _add_entry(self, cluster: Any, principal_arn: str, kind: str, **given: Any) -> AccessEntry:
+    def _add_access_entry(self, cluster: Any, principal_arn: str, kind: str, **given: Any) -> AccessEntry:
         principal, name = principal_arn.split(":")[5].split("/", 1)
         username = principal_arn
         if kind != "STANDARD":
@@ -270,48 +301,47 @@ class Backend(EKSBackend):
         return cluster.access_entries[principal_arn]  # type: ignore[no-any-return]
 
     def associate_access_policy(
-        self, cluster_name: str, principal_arn: str, policy_arn: str, scope: dict[str, Any]
-    ) -> dict[str, Any]:
+        self, cluster_name: str, principal_arn: str, policy_arn: str, scope: AccessScope
+    ) -> AssociatedPolicy:
         entry = self.describe_access_entry(cluster_name, principal_arn)
         if policy_arn.rsplit("/", 1)[-1] not in ACCESS_POLICIES or ":eks::aws:cluster-access-policy/" not in policy_arn:
             raise InvalidParameterException(message="The specified policyArn is invalid: invalid policy")
-        scope = {"type": scope["type"], "namespaces": scope.get("namespaces") or []}
-        associated = entry.policies.get(policy_arn, {}).get("associatedAt") or utcnow()
+        before = entry.policies.get(policy_arn)
         entry.policies[policy_arn] = {
             "policyArn": policy_arn,
-            "accessScope": scope,
-            "associatedAt": associated,
+            "accessScope": {"type": scope["type"], "namespaces": scope.get("namespaces") or []},
+            "associatedAt": before["associatedAt"] if before else utcnow(),
             "modifiedAt": utcnow(),
         }
         return entry.policies[policy_arn]
 
-    def tagged(self, arn: str) -> dict[str, str]:
-        """The tags of whatever the ARN names."""
+    def tags_of(self, arn: str) -> dict[str, str]:
+        """The tags of the resource with this ARN."""
         for cluster in self.clusters.values():
-            held: Any = cluster
+            patched: Any = cluster
             if cluster.arn == arn:
                 return cluster.tags
             for each in cluster.nodegroups.values():
                 if each.arn == arn:
                     return each.tags
-            for each in [*held.addons.values(), *held.access_entries.values()]:
+            for each in [*patched.addons.values(), *patched.access_entries.values()]:
                 if arn in (getattr(each, "addon_arn", None), getattr(each, "access_entry_arn", None)):
                     return each.tags  # type: ignore[no-any-return]
         raise _missing(f"No resource found for ARN: {arn}")
 
     def tag_resource(self, resource_arn: str, tags: dict[str, str]) -> None:
-        self.tagged(resource_arn).update(tags)
+        self.tags_of(resource_arn).update(tags)
 
     def untag_resource(self, resource_arn: str, tag_keys: list[str]) -> None:
         for key in tag_keys if isinstance(tag_keys, list) else [tag_keys]:
-            self.tagged(resource_arn).pop(key, None)
+            self.tags_of(resource_arn).pop(key, None)
 
     def list_tags_for_resource(self, resource_arn: str) -> dict[str, str]:
-        return self.tagged(resource_arn)
+        return self.tags_of(resource_arn)
 
-    def _updated(self, cluster: Any, kind: str, changes: dict[str, Any]) -> dict[str, Any]:
+    def _updated(self, cluster: Any, kind: str, changes: dict[str, Any]) -> Update:
         params = [{"type": name, "value": str(value)} for name, value in changes.items() if value is not None]
-        update = {
+        update: Update = {
             "id": str(mock_random.uuid4()),
             "status": "Successful",
             "type": kind,
@@ -322,22 +352,24 @@ class Backend(EKSBackend):
         cluster.updates[update["id"]] = update
         return update
 
-    def _has_api(self, cluster: Any) -> bool:
-        return bool(cluster.access_config["authenticationMode"] != "CONFIG_MAP")
-
-    def _need_api(self, cluster: Any) -> None:
-        if not self._has_api(cluster):
-            raise InvalidRequestException(
-                message="The cluster's authentication mode must be set to one of [API, API_AND_CONFIG_MAP]"
-                " to perform this operation."
-            )
-
-    def _need_principal(self, arn: str) -> None:
+    def _require_principal(self, arn: str) -> None:
         kind, _, name = arn.split(":")[5].partition("/")
         iam = iam_backends[self.account_id]["aws"]
         known = iam.roles.values() if kind == "role" else iam.users.values()
         if not any(each.arn == arn for each in known):
             raise InvalidParameterException(message=f"The specified principalArn is invalid: invalid principal: {name}")
+
+
+def _has_access_entries(cluster: Any) -> bool:
+    return bool(cluster.access_config["authenticationMode"] != "CONFIG_MAP")
+
+
+def _require_access_entries(cluster: Any) -> None:
+    if not _has_access_entries(cluster):
+        raise InvalidRequestException(
+            message="The cluster's authentication mode must be set to one of [API, API_AND_CONFIG_MAP]"
+            " to perform this operation."
+        )
 
 
 def _merged_logging(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
@@ -350,20 +382,21 @@ def _merged_logging(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
 
 
 class Response(EKSResponse):
-    """moto's EKS answers with what they lack."""
+    """moto's EKS API with the missing operations and fields."""
 
     @property
     def eks(self) -> Any:
         return eks_backends[self.current_account][self.region]
 
     def _given(self, **names: str) -> dict[str, Any]:
+        """Request parameters as keyword arguments: the argument name = the parameter name."""
         return {attribute: self._get_param(name) for attribute, name in names.items()}
 
-    def _of(self, *names: str) -> list[Any]:
+    def _parameters(self, *names: str) -> list[Any]:
         return [self._get_param(name) for name in names]
 
     def create_cluster(self) -> ActionResult:
-        cluster = self.eks.make_cluster(
+        cluster = self.eks.create_cluster(
             caller=f"arn:aws:iam::{self.current_account}:user/moto",
             **self._given(
                 name="name",
@@ -395,23 +428,23 @@ class Response(EKSResponse):
         return ActionResult({"update": self.eks.update_cluster(self._get_param("name"), "ConfigUpdate", **changes)})
 
     def update_cluster_version(self) -> ActionResult:
-        name, version = self._of("name", "version")
+        name, version = self._parameters("name", "version")
         return ActionResult({"update": self.eks.update_cluster(name, "VersionUpdate", version=version)})
 
     def associate_encryption_config(self) -> ActionResult:
-        name, encryption = self._of("name", "encryptionConfig")
+        name, encryption = self._parameters("name", "encryptionConfig")
         kind = "AssociateEncryptionConfig"
         return ActionResult({"update": self.eks.update_cluster(name, kind, encryption_config=encryption)})
 
     def describe_update(self) -> ActionResult:
-        name, identity = self._of("name", "updateId")
+        name, identity = self._parameters("name", "updateId")
         updates = self.eks.describe_cluster(name).updates
         if identity not in updates:
             raise _missing(f"No update found for ID: {identity}")
         return ActionResult({"update": updates[identity]})
 
     def create_nodegroup(self) -> ActionResult:
-        group = self.eks.make_nodegroup(
+        group = self.eks.create_nodegroup(
             **self._given(
                 cluster_name="name",
                 nodegroup_name="nodegroupName",
@@ -444,7 +477,7 @@ class Response(EKSResponse):
 
     def update_nodegroup_version(self) -> ActionResult:
         names = ("name", "nodegroupName", "version", "releaseVersion", "launchTemplate")
-        return ActionResult({"update": self.eks.update_nodegroup_version(*self._of(*names))})
+        return ActionResult({"update": self.eks.update_nodegroup_version(*self._parameters(*names))})
 
     def create_addon(self) -> ActionResult:
         addon = self.eks.create_addon(
@@ -460,7 +493,7 @@ class Response(EKSResponse):
         return ActionResult({"addon": addon})
 
     def describe_addon(self) -> ActionResult:
-        return ActionResult({"addon": self.eks.describe_addon(*self._of("name", "addonName"))})
+        return ActionResult({"addon": self.eks.describe_addon(*self._parameters("name", "addonName"))})
 
     def list_addons(self) -> ActionResult:
         return ActionResult({"addons": list(self.eks.describe_cluster(self._get_param("name")).addons)})
@@ -471,49 +504,49 @@ class Response(EKSResponse):
             configuration_values="configurationValues",
             service_account_role_arn="serviceAccountRoleArn",
         )
-        return ActionResult({"update": self.eks.update_addon(*self._of("name", "addonName"), **changes)})
+        return ActionResult({"update": self.eks.update_addon(*self._parameters("name", "addonName"), **changes)})
 
     def delete_addon(self) -> ActionResult:
-        return ActionResult({"addon": self.eks.delete_addon(*self._of("name", "addonName"))})
+        return ActionResult({"addon": self.eks.delete_addon(*self._parameters("name", "addonName"))})
 
     def create_access_entry(self) -> ActionResult:
         given = self._given(kubernetes_groups="kubernetesGroups", username="username", tags="tags")
-        entry = self.eks.create_access_entry(*self._of("name", "principalArn", "type"), **given)
+        entry = self.eks.create_access_entry(*self._parameters("name", "principalArn", "type"), **given)
         return ActionResult({"accessEntry": entry})
 
     def describe_access_entry(self) -> ActionResult:
-        return ActionResult({"accessEntry": self.eks.describe_access_entry(*self._of("name", "principalArn"))})
+        return ActionResult({"accessEntry": self.eks.describe_access_entry(*self._parameters("name", "principalArn"))})
 
     def list_access_entries(self) -> ActionResult:
         entries = self.eks.describe_cluster(self._get_param("name")).access_entries
         return ActionResult({"accessEntries": list(entries)})
 
     def update_access_entry(self) -> ActionResult:
-        entry = self.eks.describe_access_entry(*self._of("name", "principalArn"))
-        groups, username = self._of("kubernetesGroups", "username")
+        entry = self.eks.describe_access_entry(*self._parameters("name", "principalArn"))
+        groups, username = self._parameters("kubernetesGroups", "username")
         entry.kubernetes_groups = entry.kubernetes_groups if groups is None else groups
         entry.username = username or entry.username
         entry.modified_at = utcnow()
         return ActionResult({"accessEntry": entry})
 
     def delete_access_entry(self) -> ActionResult:
-        cluster, principal = self._of("name", "principalArn")
+        cluster, principal = self._parameters("name", "principalArn")
         entry = self.eks.describe_access_entry(cluster, principal)
         del self.eks.describe_cluster(cluster).access_entries[entry.principal_arn]
         return EmptyResult()
 
     def associate_access_policy(self) -> ActionResult:
-        cluster, principal, policy, scope = self._of("name", "principalArn", "policyArn", "accessScope")
+        cluster, principal, policy, scope = self._parameters("name", "principalArn", "policyArn", "accessScope")
         associated = self.eks.associate_access_policy(cluster, principal, policy, scope)
         return ActionResult({"clusterName": cluster, "principalArn": principal, "associatedAccessPolicy": associated})
 
     def list_associated_access_policies(self) -> ActionResult:
-        cluster, principal = self._of("name", "principalArn")
+        cluster, principal = self._parameters("name", "principalArn")
         policies = list(self.eks.describe_access_entry(cluster, principal).policies.values())
         return ActionResult({"clusterName": cluster, "principalArn": principal, "associatedAccessPolicies": policies})
 
     def disassociate_access_policy(self) -> ActionResult:
-        cluster, principal, policy = self._of("name", "principalArn", "policyArn")
+        cluster, principal, policy = self._parameters("name", "principalArn", "policyArn")
         if self.eks.describe_access_entry(cluster, principal).policies.pop(policy, None) is None:
             raise _missing("The specified policyArn could not be found on the access entry")
         return EmptyResult()
@@ -533,7 +566,7 @@ PATHS = (
 
 
 def apply() -> None:
-    """Put backend, answers and paths in moto's places for them; before its first request."""
+    """Replace moto's EKS backend, responses and URL paths. Call this before the first request."""
     models.DEFAULT_KUBERNETES_VERSION = VERSION
     models.DEFAULT_AMI_TYPE = "AL2023_x86_64_STANDARD"
     models.DEFAULT_REMOTE_ACCESS = None  # type: ignore[assignment]

@@ -1,4 +1,4 @@
-"""The clients of an OpenID Connect provider can be added to and taken from."""
+"""IAM patch: add and remove client IDs of an OpenID Connect provider."""
 
 from moto.core.responses import ActionResult, EmptyResult
 from moto.iam.responses import IamResponse

@@ -1,4 +1,4 @@
-"""A key that rotates says how often, and takes the period it is given."""
+"""KMS patch: the rotation period of a key."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A private zone answers the VPCs it is associated with: moto keeps them under names its serializer overlooks."""
+"""Route 53 patch: GetHostedZone returns the VPCs of a private zone. moto stores them under other key names."""
 
 from moto.core.responses import ActionResult
 from moto.route53.responses import Route53

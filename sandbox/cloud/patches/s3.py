@@ -1,4 +1,4 @@
-"""Bucket policies and versions: what moto denies or destroys and AWS does not."""
+"""S3 patches: bucket policies with conditions, and deletion of versions in buckets with suspended versioning."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ _delete = S3Backend.delete_object
 _put = S3Response._bucket_response_put
 
 
-def _wants_no_tls(statement: dict[str, Any]) -> bool:
+def _denies_requests_without_tls(statement: dict[str, Any]) -> bool:
     conditions = statement.get("Condition", {}).get("Bool", {})
     return str(conditions.get("aws:SecureTransport", "")).lower() == "false"
 
 
 def _get_permission(self: FakeBucket, action: str, resource: str) -> PermissionResult:
-    """moto denies whatever a conditional Deny names; requests over loopback count as TLS."""
+    """Ignore statements that deny requests without TLS. moto applies a Deny without looking at its condition."""
     document = json.loads(self.policy or b'{"Statement": []}')
     statements = document["Statement"] if isinstance(document["Statement"], list) else [document["Statement"]]
-    applying = [each for each in statements if not _wants_no_tls(each)]
-    return IAMPolicy(json.dumps({**document, "Statement": applying})).is_action_permitted(action, resource)
+    statements_to_apply = [each for each in statements if not _denies_requests_without_tls(each)]
+    return IAMPolicy(json.dumps({**document, "Statement": statements_to_apply})).is_action_permitted(action, resource)
 
 
 def _delete_object(
     self: S3Backend, bucket_name: str, key_name: str, version_id: str | None = None, bypass: bool = False
 ) -> tuple[bool, dict[str, Any]]:
-    """A bucket whose versioning is suspended keeps its versions, and gives up the one that is named."""
+    """In a bucket with suspended versioning, delete only the version that the request names."""
     bucket = self.get_bucket(bucket_name)
     if not version_id or not isinstance(bucket, FakeBucket) or bucket.versioning_status != "Suspended":
         return _delete(self, bucket_name, key_name, version_id, bypass)

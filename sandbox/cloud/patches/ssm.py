@@ -1,4 +1,4 @@
-"""A page of parameters is made of that page's parameters: moto reads all of them for each page, which takes seconds."""
+"""SSM patch: read only the parameters of the requested page. moto reads all of them, which takes seconds per page."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What moto is mended for: AWS's own behaviour, asked by an ordinary client."""
+"""The patches of moto: boto clients get the answers that AWS gives."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ def network(aws: Aws) -> Iterator[dict[str, Any]]:
 
 @pytest.fixture
 def role(aws: Aws) -> Iterator[str]:
-    made = aws("iam").create_role(RoleName="mends", AssumeRolePolicyDocument=TRUST)["Role"]
-    yield made["Arn"]
-    aws("iam").delete_role(RoleName="mends")
+    created = aws("iam").create_role(RoleName="patched", AssumeRolePolicyDocument=TRUST)["Role"]
+    yield created["Arn"]
+    aws("iam").delete_role(RoleName="patched")
 
 
 @pytest.fixture
 def cluster(aws: Aws, network: dict[str, Any], role: str) -> Iterator[dict[str, Any]]:
-    made = aws("eks").create_cluster(
-        name="mends",
+    created = aws("eks").create_cluster(
+        name="patched",
         roleArn=role,
         version="1.34",
         resourcesVpcConfig={"subnetIds": network["subnets"]},
         accessConfig={"authenticationMode": "API"},
     )
-    yield made["cluster"]
-    for group in aws("eks").list_nodegroups(clusterName="mends")["nodegroups"]:
-        aws("eks").delete_nodegroup(clusterName="mends", nodegroupName=group)
-    aws("eks").delete_cluster(name="mends")
+    yield created["cluster"]
+    for group in aws("eks").list_nodegroups(clusterName="patched")["nodegroups"]:
+        aws("eks").delete_nodegroup(clusterName="patched", nodegroupName=group)
+    aws("eks").delete_cluster(name="patched")
 
 
 def code(call: Callable[[], Any]) -> str:
@@ -57,7 +57,7 @@ def code(call: Callable[[], Any]) -> str:
     return str(caught.value.response["Error"]["Code"])
 
 
-def test_a_cluster_has_a_security_group_and_an_issuer_of_its_own(
+def test_each_cluster_has_its_own_security_group_and_issuer(
     aws: Aws, cluster: dict[str, Any], network: dict[str, Any]
 ) -> None:
     place = cluster["resourcesVpcConfig"]
@@ -80,24 +80,24 @@ def test_a_cluster_needs_two_zones(aws: Aws, network: dict[str, Any], role: str)
     assert code(lambda: create(name="x", roleArn=role, resourcesVpcConfig=one)) == "InvalidParameterException"
 
 
-def test_who_makes_a_cluster_may_enter_it_and_so_may_its_nodes(
+def test_creator_and_nodes_of_a_cluster_get_access_entries(
     aws: Aws, cluster: dict[str, Any], network: dict[str, Any], role: str
 ) -> None:
     eks = aws("eks")
-    entries = eks.list_access_entries(clusterName="mends")["accessEntries"]
+    entries = eks.list_access_entries(clusterName="patched")["accessEntries"]
     assert len(entries) == 1
-    admin = {"clusterName": "mends", "principalArn": entries[0]}
+    admin = {"clusterName": "patched", "principalArn": entries[0]}
     policies = eks.list_associated_access_policies(**admin)["associatedAccessPolicies"]
     assert [each["policyArn"].rpartition("/")[2] for each in policies] == ["AmazonEKSClusterAdminPolicy"]
-    group = {"clusterName": "mends", "nodegroupName": "g"}
+    group = {"clusterName": "patched", "nodegroupName": "g"}
     eks.create_nodegroup(**group, nodeRole=role, subnets=network["subnets"])
-    assert eks.describe_access_entry(clusterName="mends", principalArn=role)["accessEntry"]["type"] == "EC2_LINUX"
+    assert eks.describe_access_entry(clusterName="patched", principalArn=role)["accessEntry"]["type"] == "EC2_LINUX"
     eks.delete_nodegroup(**group)
-    assert eks.list_access_entries(clusterName="mends")["accessEntries"] == entries
+    assert eks.list_access_entries(clusterName="patched")["accessEntries"] == entries
 
 
 def test_access_entries_are_checked(aws: Aws, cluster: dict[str, Any], role: str) -> None:
-    eks, here = aws("eks"), {"clusterName": "mends"}
+    eks, here = aws("eks"), {"clusterName": "patched"}
     nobody = "arn:aws:iam::123456789012:role/nobody"
     assert code(lambda: eks.create_access_entry(**here, principalArn=nobody)) == "InvalidParameterException"
     eks.create_access_entry(**here, principalArn=role)
@@ -109,46 +109,46 @@ def test_access_entries_are_checked(aws: Aws, cluster: dict[str, Any], role: str
     assert code(lambda: eks.describe_access_entry(**entry)) == "ResourceNotFoundException"
 
 
-def test_a_node_group_answers_what_it_was_made_with(
+def test_a_node_group_returns_its_creation_parameters(
     aws: Aws, cluster: dict[str, Any], network: dict[str, Any], role: str
 ) -> None:
     update = {"maxUnavailable": 2}
-    made = aws("eks").create_nodegroup(
-        clusterName="mends", nodegroupName="g", nodeRole=role, subnets=network["subnets"], updateConfig=update
+    created = aws("eks").create_nodegroup(
+        clusterName="patched", nodegroupName="g", nodeRole=role, subnets=network["subnets"], updateConfig=update
     )["nodegroup"]
-    assert "remoteAccess" not in made
-    assert made["version"] == "1.34"
-    assert made["updateConfig"] == update
+    assert "remoteAccess" not in created
+    assert created["version"] == "1.34"
+    assert created["updateConfig"] == update
 
 
-def test_an_update_changes_what_it_names_and_can_be_followed(aws: Aws, cluster: dict[str, Any]) -> None:
+def test_an_update_changes_only_the_given_fields_and_can_be_described(aws: Aws, cluster: dict[str, Any]) -> None:
     eks = aws("eks")
     change = {"endpointPrivateAccess": True}
-    update = eks.update_cluster_config(name="mends", resourcesVpcConfig=change)["update"]
-    assert eks.describe_update(name="mends", updateId=update["id"])["update"]["status"] == "Successful"
-    now = eks.describe_cluster(name="mends")["cluster"]["resourcesVpcConfig"]
+    update = eks.update_cluster_config(name="patched", resourcesVpcConfig=change)["update"]
+    assert eks.describe_update(name="patched", updateId=update["id"])["update"]["status"] == "Successful"
+    now = eks.describe_cluster(name="patched")["cluster"]["resourcesVpcConfig"]
     assert now == cluster["resourcesVpcConfig"] | change
     on = {"clusterLogging": [{"types": ["api", "audit"], "enabled": True}]}
     off = {"clusterLogging": [{"types": ["audit"], "enabled": False}]}
     for logging in (on, off):
-        eks.update_cluster_config(name="mends", logging=logging)
-    setups = eks.describe_cluster(name="mends")["cluster"]["logging"]["clusterLogging"]
+        eks.update_cluster_config(name="patched", logging=logging)
+    setups = eks.describe_cluster(name="patched")["cluster"]["logging"]["clusterLogging"]
     assert [each["types"] for each in setups if each["enabled"]] == [["api"]]
 
 
-def test_add_ons_live_and_go(aws: Aws, cluster: dict[str, Any]) -> None:
-    eks, addon = aws("eks"), {"clusterName": "mends", "addonName": "coredns"}
+def test_add_ons_are_created_tagged_and_deleted(aws: Aws, cluster: dict[str, Any]) -> None:
+    eks, addon = aws("eks"), {"clusterName": "patched", "addonName": "coredns"}
     assert code(lambda: eks.create_addon(**addon | {"addonName": "none-such"})) == "InvalidParameterException"
     assert eks.create_addon(**addon, tags={"a": "b"})["addon"]["status"] == "ACTIVE"
     assert code(lambda: eks.create_addon(**addon)) == "ResourceInUseException"
     eks.tag_resource(resourceArn=eks.describe_addon(**addon)["addon"]["addonArn"], tags={"c": "d"})
     assert eks.describe_addon(**addon)["addon"]["tags"] == {"a": "b", "c": "d"}
-    assert eks.list_addons(clusterName="mends")["addons"] == ["coredns"]
+    assert eks.list_addons(clusterName="patched")["addons"] == ["coredns"]
     eks.delete_addon(**addon)
     assert code(lambda: eks.describe_addon(**addon)) == "ResourceNotFoundException"
 
 
-def test_a_private_zone_answers_its_vpcs(aws: Aws, network: dict[str, Any]) -> None:
+def test_a_private_zone_returns_its_vpcs(aws: Aws, network: dict[str, Any]) -> None:
     vpc = {"VPCId": network["vpc"], "VPCRegion": "eu-west-1"}
     private = {"HostedZoneConfig": {"PrivateZone": True}, "VPC": vpc}
     zone = aws("route53").create_hosted_zone(Name="private", CallerReference="1", **private)["HostedZone"]["Id"]
@@ -156,7 +156,7 @@ def test_a_private_zone_answers_its_vpcs(aws: Aws, network: dict[str, Any]) -> N
     aws("route53").delete_hosted_zone(Id=zone)
 
 
-def test_a_vpc_goes_only_when_empty_and_takes_its_own_along(aws: Aws) -> None:
+def test_only_an_empty_vpc_is_deleted_and_its_network_acl_with_it(aws: Aws) -> None:
     ec2 = aws("ec2")
     before = ec2.describe_network_acls()["NetworkAcls"]
     vpc = ec2.create_vpc(CidrBlock="10.8.0.0/16")["Vpc"]["VpcId"]
@@ -172,21 +172,21 @@ def test_a_vpc_goes_only_when_empty_and_takes_its_own_along(aws: Aws) -> None:
     assert ec2.describe_network_acls()["NetworkAcls"] == before
 
 
-def test_a_templates_own_tags_are_not_those_of_what_it_starts(aws: Aws) -> None:
+def test_tags_of_a_launch_template_are_separate_from_tags_of_its_instances(aws: Aws) -> None:
     ec2 = aws("ec2")
     own = [{"ResourceType": "launch-template", "Tags": [{"Key": "a", "Value": "b"}]}]
     started = [{"ResourceType": "instance", "Tags": [{"Key": "c", "Value": "d"}]}]
-    made = ec2.create_launch_template(
-        LaunchTemplateName="mends", LaunchTemplateData={"TagSpecifications": started}, TagSpecifications=own
+    created = ec2.create_launch_template(
+        LaunchTemplateName="patched", LaunchTemplateData={"TagSpecifications": started}, TagSpecifications=own
     )["LaunchTemplate"]
-    identity = made["LaunchTemplateId"]
+    identity = created["LaunchTemplateId"]
     versions = ec2.describe_launch_template_versions(LaunchTemplateId=identity)["LaunchTemplateVersions"]
-    assert made["Tags"] == own[0]["Tags"]
+    assert created["Tags"] == own[0]["Tags"]
     assert versions[0]["LaunchTemplateData"]["TagSpecifications"] == started
     ec2.delete_launch_template(LaunchTemplateId=identity)
 
 
-def test_a_key_tells_how_often_it_rotates(aws: Aws) -> None:
+def test_a_key_returns_its_rotation_period(aws: Aws) -> None:
     kms = aws("kms")
     key = kms.create_key()["KeyMetadata"]["KeyId"]
     assert "RotationPeriodInDays" not in kms.get_key_rotation_status(KeyId=key)
@@ -200,12 +200,12 @@ def test_a_key_tells_how_often_it_rotates(aws: Aws) -> None:
 @pytest.fixture
 def bucket(aws: Aws) -> Iterator[str]:
     where = {"LocationConstraint": "eu-west-1"}
-    aws("s3").create_bucket(Bucket="mends", CreateBucketConfiguration=where)
-    yield "mends"
-    aws("s3").delete_bucket(Bucket="mends")
+    aws("s3").create_bucket(Bucket="patched", CreateBucketConfiguration=where)
+    yield "patched"
+    aws("s3").delete_bucket(Bucket="patched")
 
 
-def test_a_policy_that_wants_tls_lets_in_and_one_that_denies_does_not(aws: Aws, bucket: str) -> None:
+def test_a_bucket_policy_that_requires_tls_allows_requests_and_a_plain_deny_does_not(aws: Aws, bucket: str) -> None:
     s3, everything = aws("s3"), {"Principal": "*", "Action": "s3:*", "Resource": f"arn:aws:s3:::{bucket}/*"}
     tls = {"Condition": {"Bool": {"aws:SecureTransport": "false"}}}
     for statement, allowed in ((everything | tls, True), (everything, False)):
@@ -219,7 +219,7 @@ def test_a_policy_that_wants_tls_lets_in_and_one_that_denies_does_not(aws: Aws, 
     s3.delete_object(Bucket=bucket, Key="a")
 
 
-def test_a_suspended_bucket_gives_up_the_version_that_is_named(aws: Aws, bucket: str) -> None:
+def test_a_bucket_with_suspended_versioning_deletes_the_named_version(aws: Aws, bucket: str) -> None:
     s3 = aws("s3")
     for status in ("Enabled", "Suspended"):
         s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": status})

@@ -1,4 +1,4 @@
-"""The process that is AWS on this machine."""
+"""The server process of the emulated AWS."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from sandbox.cloud.server import one_at_a_time
 
 
-def test_requests_do_not_meet_in_motos_backends() -> None:
+def test_one_request_is_handled_at_a_time() -> None:
     inside, most = 0, 0
 
     def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
@@ -32,9 +32,9 @@ def test_requests_do_not_meet_in_motos_backends() -> None:
     assert most == 1
 
 
-def test_a_port_in_use_is_one_line(aws_url: str) -> None:
+def test_a_used_port_is_reported_in_one_line(aws_url: str) -> None:
     command = [sys.executable, "-m", "sandbox.cloud.server", "--port", aws_url.rpartition(":")[2]]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert ended.returncode != 0
-    assert "cannot be listened on: choose another" in ended.stderr
+    assert "cannot listen on this port of 127.0.0.1. Use a free port." in ended.stderr
     assert "Traceback" not in ended.stderr

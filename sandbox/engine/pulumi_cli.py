@@ -1,0 +1,165 @@
+"""Runs the `pulumi` command with its own home, state and plugins. The user's own Pulumi is not read or changed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypedDict
+
+from sandbox import processes
+from sandbox.errors import SandboxError
+from sandbox.paths import CHECKOUT
+
+# The commands that accept --config-file.
+COMMANDS_WITH_CONFIG = ("up", "preview", "refresh", "destroy", "config", "import")
+SECONDS_BETWEEN_CHECKS = 2.0
+
+
+class Resource(TypedDict, total=False):
+    """A resource in the engine's state."""
+
+    urn: str
+    type: str
+    custom: bool
+    id: str
+    inputs: dict[str, Any]
+    outputs: dict[str, Any]
+
+
+class PendingOperation(TypedDict):
+    """An operation that the engine had begun when it last wrote its state."""
+
+    type: str
+    resource: Resource
+
+
+class Deployment(TypedDict, total=False):
+    """The part of the engine's state file that the sandbox reads."""
+
+    resources: list[Resource] | None
+    pending_operations: list[PendingOperation] | None
+
+
+@dataclass(frozen=True)
+class PulumiCli:
+    """The `pulumi` command for one stack. `path` holds the folders of the engine, language host and plugins."""
+
+    folder: Path
+    path: Sequence[Path]
+    stack: str
+    config: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        home = self.folder / "home"
+        return processes.isolated_environment(os.environ) | {
+            "HOME": str(home),
+            "PATH": os.pathsep.join([*map(str, self.path), os.environ.get("PATH", os.defpath)]),
+            "PULUMI_HOME": str(home / ".pulumi"),
+            "PULUMI_BACKEND_URL": f"file://{self.state}",
+            "PULUMI_CONFIG_PASSPHRASE": "",
+            "PULUMI_SKIP_UPDATE_CHECK": "true",
+        }
+
+    @property
+    def state(self) -> Path:
+        return self.folder / "state"
+
+    @property
+    def salt(self) -> Path:
+        """The stack's encryption salt. The engine needs it in the stack file to decrypt its secrets."""
+        return self.config.with_name("salt.yaml")
+
+    def create_stack(self) -> None:
+        """Create the stack if it does not exist."""
+        self.state.mkdir(parents=True, exist_ok=True)
+        (self.folder / "home").mkdir(exist_ok=True)
+        if self._state_file().exists():
+            return
+        # `stack init` writes a stack file next to Pulumi.yaml. Use a copy, to keep the user's file unchanged.
+        copy = self.folder / "init"
+        shutil.rmtree(copy, ignore_errors=True)
+        copy.mkdir()
+        shutil.copy(CHECKOUT / "Pulumi.yaml", copy)
+        self.output_of("stack", "init", self.stack, "--no-select", "--secrets-provider", "passphrase", folder=copy)
+        self.salt.parent.mkdir(parents=True, exist_ok=True)
+        (copy / f"Pulumi.{self.stack}.yaml").replace(self.salt)
+
+    def output_of(self, *arguments: str, folder: Path = CHECKOUT) -> str:
+        """Run a command and return its standard output."""
+        done = subprocess.run(
+            self._command(*arguments), cwd=folder, env=self.environment, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise SandboxError(f"`pulumi {' '.join(arguments)}` failed: {done.stderr.strip() or done.stdout.strip()}")
+        return done.stdout
+
+    def run(self, *arguments: str, every_check: Callable[[], None]) -> int:
+        """Run a command in the user's terminal and return its exit code. Ctrl-C lets running operations finish."""
+        started = processes.start_attached(
+            self.folder / "run", "engine", self._command(*arguments), CHECKOUT, self.environment
+        )
+        interrupted = False
+        while started.returncode is None:
+            try:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    started.wait(timeout=SECONDS_BETWEEN_CHECKS)
+                every_check()
+            except KeyboardInterrupt:
+                interrupted = True
+                print(
+                    "        stopping after the operations that are running now; press Ctrl-C again to stop at once",
+                    file=sys.stderr,
+                )
+                started.send_signal(signal.SIGINT)
+        if interrupted and started.returncode:
+            raise KeyboardInterrupt
+        return started.returncode
+
+    def clean_up_after_kill(self) -> None:
+        """Stop an engine that survived a killed command, and remove its lock."""
+        processes.stop(self.folder / "run", "engine")
+        for lock in self.state.glob(f".pulumi/locks/**/{self.stack}/*.json"):
+            lock.unlink()
+
+    def deployment(self) -> Deployment:
+        """The stack's recorded state. Empty if there is none."""
+        try:
+            latest: Deployment | None = json.loads(self._state_file().read_text())["checkpoint"]["latest"]
+        except FileNotFoundError:
+            return {}
+        return latest or {}
+
+    def resource_count(self) -> int:
+        return sum(bool(resource.get("custom")) for resource in self.deployment().get("resources") or [])
+
+    def unfinished_creates(self) -> list[Resource]:
+        """The resources that a killed engine was creating."""
+        pending = self.deployment().get("pending_operations") or []
+        return [operation["resource"] for operation in pending if operation["type"] == "creating"]
+
+    def last_changes(self) -> dict[str, int]:
+        """The number of operations of the last update, by kind: create, update, replace, delete, same."""
+        history = json.loads(self.output_of("stack", "history", "--json", "--page-size", "1"))
+        changes: dict[str, int] = history[0].get("resourceChanges") or {}
+        return changes
+
+    def stack_outputs(self) -> dict[str, Any]:
+        outputs: dict[str, Any] = json.loads(self.output_of("stack", "output", "--json"))
+        return outputs
+
+    def _command(self, *arguments: str) -> list[str]:
+        stack = [] if arguments[:2] == ("stack", "init") else ["--stack", self.stack]
+        config = ["--config-file", str(self.config)] if arguments[0] in COMMANDS_WITH_CONFIG else []
+        return ["pulumi", *arguments, *stack, *config]
+
+    def _state_file(self) -> Path:
+        return next(iter(self.state.glob(f".pulumi/stacks/*/{self.stack}.json")), self.state / f"no stack {self.stack}")
