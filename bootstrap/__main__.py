@@ -11,8 +11,7 @@ PROJECT = Path(__file__).resolve().parent.parent
 # The engine starts a program inside its own folder.
 sys.path.insert(0, str(PROJECT))
 
-from infra.encryption import ADMINISTER  # noqa: E402
-from infra.iam import Statement, allow, assumed_by_subject, document, tls_only  # noqa: E402
+from infra.iam import Statement, account_decides, allow, assumed_by_subject, document, tls_only  # noqa: E402
 
 GITHUB = "token.actions.githubusercontent.com"
 STATE = ".pulumi/*"
@@ -65,18 +64,12 @@ def deploy_statements(stack: str, bucket: pulumi.Input[str], key: pulumi.Input[s
 
 
 def state_key(account: str, partition: str) -> aws.kms.Key:
-    root = {"AWS": f"arn:{partition}:iam::{account}:root"}
-    use = ("kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey")
     key = aws.kms.Key(
         "key",
         description="Pulumi's state and the secrets of its stacks",
         enable_key_rotation=True,
         deletion_window_in_days=30,
-        policy=document(
-            allow("AccountAdmins", ADMINISTER, "*", principal=root),
-            # Within the account, the roles' own policies decide.
-            allow("AccountUsers", use, "*", principal=root),
-        ),
+        policy=document(account_decides(account, partition)),
         # Without it, no state can be read again.
         opts=pulumi.ResourceOptions(protect=True),
     )

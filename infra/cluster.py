@@ -9,7 +9,7 @@ import pulumi_aws as aws
 import pulumi_kubernetes as k8s
 import yaml
 
-from infra.iam import assumed_by
+from infra.iam import allow, assumed_by, document
 from infra.naming import prefix
 from infra.network import Network
 from settings.region import Architecture, RegionSupport
@@ -18,6 +18,8 @@ from settings.schema import Settings
 LOG_TYPES = ("api", "audit", "authenticator", "controllerManager", "scheduler")
 LOG_DAYS = 30
 CLUSTER_POLICIES = ("AmazonEKSClusterPolicy",)
+# EKS uses the key for Kubernetes secrets with the cluster role, for example when it updates the control plane.
+SECRETS_ACTIONS = ("kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:ListGrants")
 WORKER_POLICIES = ("AmazonEC2ContainerRegistryPullOnly", "AmazonEKSWorkerNodePolicy", "AmazonEKS_CNI_Policy")
 SESSION_MANAGER_POLICY = "AmazonSSMManagedInstanceCore"
 
@@ -93,6 +95,12 @@ class Cluster(pulumi.ComponentResource):
         rules = self._rules(control_plane_group)
 
         cluster_role, cluster_attachments = self._role("cluster", "eks.amazonaws.com", CLUSTER_POLICIES)
+        key_policy = aws.iam.RolePolicy(
+            f"{self._prefix}cluster-key-policy",
+            role=cluster_role.name,
+            policy=document(allow("Secrets", SECRETS_ACTIONS, args.key_arn)),
+            opts=child,
+        )
         # If the program did not create this log group, EKS would create one that never expires.
         logs = aws.cloudwatch.LogGroup(
             f"{self._prefix}cluster-logs",
@@ -116,7 +124,7 @@ class Cluster(pulumi.ComponentResource):
                 "endpoint_public_access": bool(settings.api_access_cidrs),
                 "public_access_cidrs": list(settings.api_access_cidrs) or None,
             },
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[*cluster_attachments, logs]),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[*cluster_attachments, key_policy, logs]),
         )
         self.issuer = self.cluster.identities[0].oidcs[0].issuer
         self.identity_provider = aws.iam.OpenIdConnectProvider(

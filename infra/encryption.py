@@ -5,32 +5,9 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
-from infra.iam import Statement, allow, document
+from infra.iam import Statement, account_decides, allow, document
 from infra.naming import prefix
 
-ADMINISTER = (
-    "kms:CancelKeyDeletion",
-    "kms:CreateAlias",
-    "kms:DeleteAlias",
-    "kms:DescribeKey",
-    "kms:DisableKey",
-    "kms:DisableKeyRotation",
-    "kms:EnableKey",
-    "kms:EnableKeyRotation",
-    "kms:GetKeyPolicy",
-    "kms:GetKeyRotationStatus",
-    "kms:ListGrants",
-    "kms:ListKeyPolicies",
-    "kms:ListResourceTags",
-    "kms:PutKeyPolicy",
-    "kms:RevokeGrant",
-    "kms:RotateKeyOnDemand",
-    "kms:ScheduleKeyDeletion",
-    "kms:TagResource",
-    "kms:UntagResource",
-    "kms:UpdateAlias",
-    "kms:UpdateKeyDescription",
-)
 USE = (
     "kms:Decrypt",
     "kms:DescribeKey",
@@ -42,32 +19,26 @@ USE = (
 )
 
 
+# Auto Scaling starts the workers. With Spot capacity, EC2 Spot starts them.
+LAUNCHING_ROLES = (
+    "autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling",
+    "spot.amazonaws.com/AWSServiceRoleForEC2Spot",
+)
+
+
 def key_policy(account: str, partition: str, region: str, log_group: str) -> list[Statement]:
     """The key policy. In a key policy, the resource "*" means the key itself."""
-    root = f"arn:{partition}:iam::{account}:root"
-    scaling = (
-        f"arn:{partition}:iam::{account}:role/aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling"
-    )
+    roles = [f"arn:{partition}:iam::{account}:role/aws-service-role/{role}" for role in LAUNCHING_ROLES]
+    # A condition instead of a principal: a new account has no such roles, and KMS rejects principals that do not exist.
+    by_launching_roles = {"StringEquals": {"aws:PrincipalArn": roles}}
     for_aws = {"Bool": {"kms:GrantIsForAWSResource": "true"}}
-    # A condition instead of a principal: a new account has no such role, and KMS rejects principals that do not exist.
-    by_scaling = {"StringEquals": {"aws:PrincipalArn": scaling}}
-
     logs = f"arn:{partition}:logs:{region}:{account}:log-group:{log_group}"
     for_logs = {"ArnEquals": {"kms:EncryptionContext:aws:logs:arn": logs}}
-
-    def through(service: str) -> dict[str, dict[str, str]]:
-        endpoint = f"{service}.{region}.amazonaws.com"
-        return {"StringEquals": {"kms:CallerAccount": account, "kms:ViaService": endpoint}}
-
     return [
-        allow("AccountAdmins", ADMINISTER, "*", principal={"AWS": root}),
-        # EKS needs only a grant. It creates the grant with the identity that creates the cluster.
-        allow("Eks", ("kms:CreateGrant",), "*", for_aws, {"AWS": root}),
-        allow("Efs", (*USE, "kms:CreateGrant"), "*", through("elasticfilesystem"), {"AWS": root}),
-        allow("S3", USE, "*", through("s3"), {"AWS": root}),
+        account_decides(account, partition),
         allow("Logs", USE, "*", for_logs, {"Service": f"logs.{region}.amazonaws.com"}),
-        allow("WorkerDisks", USE, "*", by_scaling, {"AWS": "*"}),
-        allow("WorkerDiskGrants", ("kms:CreateGrant",), "*", {**by_scaling, **for_aws}, {"AWS": "*"}),
+        allow("WorkerDisks", USE, "*", by_launching_roles, {"AWS": "*"}),
+        allow("WorkerDiskGrants", ("kms:CreateGrant",), "*", {**by_launching_roles, **for_aws}, {"AWS": "*"}),
     ]
 
 

@@ -29,6 +29,11 @@ def allow(
     return statement
 
 
+def account_decides(account: str, partition: str) -> Statement:
+    """The default statement of a KMS key policy: IAM policies of the account decide who can use the key."""
+    return allow("EnableIamPolicies", ("kms:*",), "*", principal={"AWS": f"arn:{partition}:iam::{account}:root"})
+
+
 def assumed_by(service: str) -> pulumi.Output[str]:
     """Trust policy for an AWS service."""
     return document({"Effect": "Allow", "Action": ["sts:AssumeRole"], "Principal": {"Service": service}})

@@ -2,6 +2,7 @@
 
 import ipaddress
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -144,6 +145,8 @@ def no_wildcard_iam(resource: Resource) -> Problems:
     for name in ("policy", "assumeRolePolicy"):
         for statement in _granting(resource.inputs.get(name)):
             sid = statement.get("Sid", "a statement")
+            if resource.type == KEY and _account_decides(statement):
+                continue
             wide = [action for action in _texts(statement.get("Action")) if "*" in action]
             if wide or "NotAction" in statement:
                 yield _problem(
@@ -253,6 +256,19 @@ def _anybody(statement: Mapping[str, Any]) -> bool:
     principal = statement.get("Principal")
     named = principal.values() if isinstance(principal, Mapping) else [principal]
     return "NotPrincipal" in statement or any("*" in _texts(who) for who in named)
+
+
+def _account_decides(statement: Mapping[str, Any]) -> bool:
+    """Whether this is the default statement of key policies: IAM policies of the account decide."""
+    principal = statement.get("Principal")
+    root = principal.get("AWS") if isinstance(principal, Mapping) and set(principal) == {"AWS"} else None
+    return (
+        isinstance(root, str)
+        and re.fullmatch(r"arn:[\w-]+:iam::\d{12}:root", root) is not None
+        and _texts(statement.get("Action")) == ["kms:*"]
+        and statement.get("Resource") == "*"
+        and set(statement) <= {"Sid", "Effect", "Principal", "Action", "Resource"}
+    )
 
 
 def _is_the_internet(cidr: str) -> bool:

@@ -138,6 +138,10 @@ def needs(call: Mapping[str, Any]) -> Iterator[Need]:
     if operation.startswith("Create") and tags and (tag := TAGGING.get(operation) or TAGGING.get(service)):
         created = {**context, f"{service}:CreateAction": operation}
         yield from (Need(tag, arn, created) for arn in resources)
+    for config in parameters.get("encryptionConfig", []):
+        # EKS checks both with the identity of the caller, and does not support kms:GrantIsForAWSResource.
+        for action in ("kms:DescribeKey", "kms:CreateGrant"):
+            yield Need(action, config["provider"]["keyArn"], {"aws:ResourceTag/project": "paddle-on-aws"})
     for parameter, service_name in PASSED_ROLES.items():
         if parameter in parameters:
             passed = {"iam:PassedToService": f"{service_name}.amazonaws.com"}

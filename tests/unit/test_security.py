@@ -27,6 +27,14 @@ USE = [
     "ReEncryptFrom",
     "ReEncryptTo",
 ]
+# The default statement of key policies: IAM policies of the account decide.
+ACCOUNT_DECIDES = {
+    "Sid": "EnableIamPolicies",
+    "Effect": "Allow",
+    "Action": ["kms:*"],
+    "Resource": "*",
+    "Principal": {"AWS": f"arn:aws:iam::{ACCOUNT}:root"},
+}
 # In a key policy, the resource "*" means the key itself.
 RESOURCE_STAR_ALLOWED = {"key"}
 
@@ -101,7 +109,7 @@ def statements(graph: Graph) -> Iterator[tuple[str, dict[str, Any]]]:
 def test_no_wildcards(monkeypatch: pytest.MonkeyPatch, stack: str) -> None:
     config = {**config_of(stack), "paddle-on-aws:data": {"source": "s3://bucket/data.tar"}}
     for name, statement in statements(run(monkeypatch, config, stack)):
-        if statement["Effect"] == "Allow":
+        if statement["Effect"] == "Allow" and statement != ACCOUNT_DECIDES:
             assert not [action for action in statement["Action"] if "*" in action], f"{name}: {statement}"
             if name not in RESOURCE_STAR_ALLOWED and "Resource" in statement:
                 assert statement["Resource"] != "*", f"{name}: {statement}"
@@ -112,32 +120,41 @@ def kms(*actions: str) -> list[str]:
 
 
 def test_the_key_policy_has_exactly_these_statements(program: RunStack) -> None:
-    root, scaling = (
-        f"arn:aws:iam::{ACCOUNT}:root",
-        f"arn:aws:iam::{ACCOUNT}:role/aws-service-role/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling",
-    )
-    for_aws = {"Bool": {"kms:GrantIsForAWSResource": "true"}}
-    by_scaling = {"StringEquals": {"aws:PrincipalArn": scaling}}
-
-    def through(service: str) -> dict[str, Any]:
-        return {"StringEquals": {"kms:CallerAccount": ACCOUNT, "kms:ViaService": f"{service}.us-west-2.amazonaws.com"}}
-
-    found = {s["Sid"]: s for name, s in statements(program()) if name == "key"}
-    admins = found.pop("AccountAdmins")
-    assert admins["Principal"] == {"AWS": root}
-    assert not {"kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey", "kms:CreateGrant"} & set(admins["Action"])
-    logs = found.pop("Logs")
-    assert (logs["Action"], logs["Principal"]) == (kms(*USE), {"Service": "logs.us-west-2.amazonaws.com"})
+    service_roles = f"arn:aws:iam::{ACCOUNT}:role/aws-service-role"
+    launching = [
+        f"{service_roles}/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling",
+        f"{service_roles}/spot.amazonaws.com/AWSServiceRoleForEC2Spot",
+    ]
+    by_launching_roles = {"StringEquals": {"aws:PrincipalArn": launching}}
     group = f"arn:aws:logs:us-west-2:{ACCOUNT}:log-group:/aws/eks/paddle-cluster/cluster"
-    assert logs["Condition"] == {"ArnEquals": {"kms:EncryptionContext:aws:logs:arn": group}}
-    seen = {sid: (s["Action"], s.get("Condition"), s["Principal"]["AWS"]) for sid, s in found.items()}
-    assert seen == {
-        "Eks": (kms("CreateGrant"), for_aws, root),
-        "Efs": (kms(*USE, "CreateGrant"), through("elasticfilesystem"), root),
-        "S3": (kms(*USE), through("s3"), root),
-        "WorkerDisks": (kms(*USE), by_scaling, "*"),
-        "WorkerDiskGrants": (kms("CreateGrant"), {**by_scaling, **for_aws}, "*"),
-    }
+    found = [statement for name, statement in statements(program()) if name == "key"]
+    assert found == [
+        ACCOUNT_DECIDES,
+        {
+            "Sid": "Logs",
+            "Effect": "Allow",
+            "Action": kms(*USE),
+            "Resource": "*",
+            "Principal": {"Service": "logs.us-west-2.amazonaws.com"},
+            "Condition": {"ArnEquals": {"kms:EncryptionContext:aws:logs:arn": group}},
+        },
+        {
+            "Sid": "WorkerDisks",
+            "Effect": "Allow",
+            "Action": kms(*USE),
+            "Resource": "*",
+            "Principal": {"AWS": "*"},
+            "Condition": by_launching_roles,
+        },
+        {
+            "Sid": "WorkerDiskGrants",
+            "Effect": "Allow",
+            "Action": kms("CreateGrant"),
+            "Resource": "*",
+            "Principal": {"AWS": "*"},
+            "Condition": {**by_launching_roles, "Bool": {"kms:GrantIsForAWSResource": "true"}},
+        },
+    ]
 
 
 def test_roles_have_exactly_these_statements(program: RunStack) -> None:
@@ -163,6 +180,10 @@ def test_roles_have_exactly_these_statements(program: RunStack) -> None:
     expected = [
         ("cluster-role", service("eks.amazonaws.com")),
         ("worker-role", service("ec2.amazonaws.com")),
+        (
+            "cluster-key-policy",
+            grant("Secrets", ["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:ListGrants"], KEY_ARN),
+        ),
         ("data-role", trust("paddle-data")),
         ("data-policy", grant("ReadData", ["s3:GetObject"], "arn:aws:s3:::bucket/data.tar")),
         ("data-policy", grant("DecryptData", ["kms:Decrypt"], KEY_ARN)),

@@ -23,6 +23,8 @@ from moto.eks.responses import EKSResponse
 from moto.iam.models import iam_backends
 from moto.moto_api._internal import mock_random
 
+from sandbox.cloud.patches import eks_rules
+
 VERSION = "1.35"
 ADDON_VERSIONS = {
     "amazon-cloudwatch-observability": "v4.4.0-eksbuild.1",
@@ -125,6 +127,7 @@ class Backend(EKSBackend):
     ) -> Cluster:
         access, upgrade = given.pop("access_config", None) or {}, given.pop("upgrade_policy", None)
         protected, caller = given.pop("deletion_protection", None), given.pop("caller")
+        eks_rules.check_encryption(self.account_id, self.region_name, caller, given["encryption_config"])
         ec2 = ec2_backends[self.account_id][self.region_name]
         subnet_ids = resources_vpc_config.get("subnetIds") or []
         subnets = [ec2.get_subnet(each) for each in subnet_ids]

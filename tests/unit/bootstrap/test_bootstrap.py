@@ -41,7 +41,7 @@ def test_the_state_is_kept_encrypted_and_private(graph: Graph) -> None:
     assert key.inputs["enableKeyRotation"] is True
     assert key.inputs["deletionWindowInDays"] == 30
     root = {"AWS": f"arn:aws:iam::{ACCOUNT}:root"}
-    assert [each["Principal"] for each in statements(graph, "key")] == [root, root]
+    assert [each["Principal"] for each in statements(graph, "key")] == [root]
     assert graph.named("state-versioning").inputs["versioningConfiguration"] == {"status": "Enabled"}
     (rule,) = graph.named("state-encryption").inputs["rules"]
     by_key = {"sseAlgorithm": "aws:kms", "kmsMasterKeyId": f"arn:aws:mock:us-west-2:{ACCOUNT}:key"}

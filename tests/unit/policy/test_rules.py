@@ -12,6 +12,12 @@ from tests.unit.program import Graph, config_of, run, stack_files
 
 DEFAULT_TAGS = {"defaultTags": json.dumps({"tags": {"project": "p", "stack": "s"}})}
 OPEN = {"Effect": "Allow", "Principal": "*", "Action": "s3:GetObject", "Resource": "arn:aws:s3:::b/*"}
+ACCOUNT_DECIDES = {
+    "Effect": "Allow",
+    "Principal": {"AWS": "arn:aws:iam::123456789012:root"},
+    "Action": ["kms:*"],
+    "Resource": "*",
+}
 STATEMENT = {"Sid": "Read", "Effect": "Allow", "Action": ["s3:GetObject"], "Resource": "arn:aws:s3:::b/*"}
 JOB = "kubernetes:batch/v1:Job"
 ROLE_POLICY = "aws:iam/rolePolicy:RolePolicy"
@@ -117,6 +123,13 @@ BROKEN: list[tuple[Callable[[Resource], Iterator[str]], Resource, str]] = [
         "policyArn is PowerUserAccess",
     ),
     (rules.no_wildcard_iam, made(rules.KEY, policy=policy(OPEN)), "trusts everybody"),
+    (rules.no_wildcard_iam, made(ROLE_POLICY, policy=policy(ACCOUNT_DECIDES)), "allows kms:*"),
+    (
+        rules.no_wildcard_iam,
+        made(rules.KEY, policy=policy({**ACCOUNT_DECIDES, "Principal": {"AWS": "arn:aws:iam::1:role/admin"}})),
+        "allows kms:*",
+    ),
+    (rules.no_wildcard_iam, made(rules.KEY, policy=policy({**ACCOUNT_DECIDES, "Action": ["*"]})), "allows *"),
     (
         rules.no_wildcard_iam,
         made("aws:iam/role:Role", assumeRolePolicy=policy({**OPEN, "Principal": {"AWS": ["*"]}})),
@@ -390,3 +403,7 @@ EVERYTHING_ON = {
 def test_every_stack_passes_every_rule(monkeypatch: pytest.MonkeyPatch, stack: str, more: Mapping[str, Any]) -> None:
     seen = findings(stack_of(run(monkeypatch, {**config_of(stack), **more}, stack)))
     assert not any(seen.values()), seen
+
+
+def test_the_default_statement_of_a_key_policy_is_allowed() -> None:
+    assert list(rules.no_wildcard_iam(made(rules.KEY, policy=policy(ACCOUNT_DECIDES)))) == []

@@ -1,0 +1,42 @@
+"""Requests that EKS rejects and moto accepts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+from moto.eks.exceptions import InvalidRequestException
+from moto.kms.models import kms_backends
+
+
+def check_encryption(account: str, region: str, caller: str, encryption_config: Sequence[Mapping[str, Any]]) -> None:
+    """EKS creates a grant on the key with the caller's identity, and without kms:GrantIsForAWSResource."""
+    for each in encryption_config or []:
+        key_arn = each["provider"]["keyArn"]
+        backend = kms_backends[account][region]
+        policy = json.loads(backend.describe_key(key_arn).policy)
+        for action in ("kms:DescribeKey", "kms:CreateGrant"):
+            if not any(_allows(statement, action, account, caller) for statement in policy["Statement"]):
+                raise InvalidRequestException(
+                    message=f"User: {caller} is not authorized to perform: {action} on resource: {key_arn}"
+                )
+
+
+def _allows(statement: Mapping[str, Any], action: str, account: str, caller: str) -> bool:
+    """Whether a statement of a key policy allows the caller, or the account's IAM policies, this action."""
+    principal = statement["Principal"]
+    principals = _listed(principal.get("AWS", []) if isinstance(principal, Mapping) else principal)
+    known = {"aws:PrincipalArn": caller, "kms:CallerAccount": account}
+    conditions = [pair for keys in statement.get("Condition", {}).values() for pair in keys.items()]
+    return (
+        statement["Effect"] == "Allow"
+        and any(fnmatchcase(action, pattern) for pattern in _listed(statement["Action"]))
+        and any(each in ("*", account, caller) or each.endswith(f":{account}:root") for each in principals)
+        and all(known.get(key) in _listed(value) for key, value in conditions)
+    )
+
+
+def _listed(value: Any) -> list[str]:
+    return [value] if isinstance(value, str) else list(value)
