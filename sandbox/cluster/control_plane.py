@@ -105,7 +105,9 @@ class ControlPlane:
             self.down()
             self.folder.mkdir(parents=True)
             config = self.folder / "kwok-config.yaml"
-            config.write_text(yaml.safe_dump_all(_config(binaries, simulate_pods), sort_keys=False))
+            config.write_text(
+                yaml.safe_dump_all(_config(binaries, self._cluster / "pki", simulate_pods), sort_keys=False)
+            )
             # With an empty --kubeconfig kwokctl does not touch the user's kubeconfig.
             self._kwokctl(binaries, "create", "--config", str(config), "--kubeconfig", "")
             processes.wait(lambda: self._answers_kwokctl() or bool(self.dead()), SECONDS_TO_START)
@@ -209,7 +211,7 @@ class ControlPlane:
             raise SandboxError(f"`kwokctl {verb} cluster` failed: {_message(done.stderr)}")
 
 
-def _config(binaries: Path, simulate_pods: bool) -> list[Mapping[str, Any]]:
+def _config(binaries: Path, certificates: Path, simulate_pods: bool) -> list[Mapping[str, Any]]:
     """The configuration of kwokctl. It has no KwokConfiguration: a partial one loses all other defaults of kwok."""
     components = {
         "etcd": "etcd",
@@ -223,16 +225,39 @@ def _config(binaries: Path, simulate_pods: bool) -> list[Mapping[str, Any]]:
     # kwokctl would choose the same ports for two clusters that start at the same time.
     ports = {f"{component}Port": port for component, port in zip(PORTS, processes.free_ports(len(PORTS)), strict=True)}
     # With leader election, a component stops for good if the API server does not answer for 10 s.
-    no_election = [{"key": "leader-elect", "value": "false"}]
+    no_election = {"leader-elect": "false"}
+    patches = [_patch(name, no_election, {}) for name in ELECTED]
+    patches += _etcd_patches(certificates, ports["etcdPort"], ports["etcdPeerPort"])
     kwokctl = {
         "apiVersion": "config.kwok.x-k8s.io/v1alpha1",
         "kind": "KwokctlConfiguration",
         "options": {"runtime": "binary", "bindAddress": "127.0.0.1", **options, **ports},
-        "componentsPatches": [{"name": name, "extraArgs": no_election} for name in ELECTED],
+        "componentsPatches": patches,
     }
     if simulate_pods:
         return [kwokctl]
     return [kwokctl, _stage("node-initialize", "NotIn", 0), _stage("node-heartbeat-with-lease", "In", 600_000)]
+
+
+def _etcd_patches(certificates: Path, port: int, peer_port: int) -> list[Mapping[str, Any]]:
+    """etcd without TLS would give every process of this machine, and so every pod, full access to the cluster."""
+    client, peer = f"https://127.0.0.1:{port}", f"https://127.0.0.1:{peer_port}"
+    authority, certificate, key = (str(certificates / name) for name in ("ca.crt", "admin.crt", "admin.key"))
+    added = {}
+    for prefix in ("", "peer-"):
+        added |= {f"{prefix}cert-file": certificate, f"{prefix}key-file": key}
+        added |= {f"{prefix}trusted-ca-file": authority, f"{prefix}client-cert-auth": "true"}
+    changed = {"listen-client-urls": client, "advertise-client-urls": client}
+    changed |= {"listen-peer-urls": peer, "initial-advertise-peer-urls": peer, "initial-cluster": f"node0={peer}"}
+    reader = {"etcd-cafile": authority, "etcd-certfile": certificate, "etcd-keyfile": key}
+    return [_patch("etcd", added, changed), _patch("kube-apiserver", reader, {"etcd-servers": client})]
+
+
+def _patch(component: str, added: Mapping[str, str], changed: Mapping[str, str]) -> Mapping[str, Any]:
+    """A patch of a component's arguments for kwokctl."""
+    arguments = [{"key": key, "value": value} for key, value in added.items()]
+    arguments += [{"key": key, "value": value, "override": True} for key, value in changed.items()]
+    return {"name": component, "extraArgs": arguments}
 
 
 def _stage(name: str, ready_operator: str, delay: int) -> Mapping[str, Any]:

@@ -15,6 +15,7 @@ from sandbox.cluster.api import Api, KubeconfigError, load_kubeconfig
 from sandbox.node.container_files import ContainerSpec
 from sandbox.node.container_run import ContainerRun, end_all_containers, start
 from sandbox.node.kubelet import Kubelet
+from sandbox.node.machine_files import machine_mounts
 from sandbox.node.pod_runner import Machine
 
 
@@ -27,7 +28,18 @@ def why_pods_cannot_run() -> str:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         log = folder / "log"
-        spec = ContainerSpec(server, {}, "/", "127.0.0.1", "probe", str(log), [], True, True)
+        spec = ContainerSpec(
+            argv=server,
+            env={},
+            cwd="/",
+            address="127.0.0.1",
+            hostname="probe",
+            log=str(log),
+            machine=machine_mounts(),
+            mounts=[],
+            drop_capabilities=True,
+            forbid_new_privileges=True,
+        )
         start(folder, spec).wait()
         ended = ContainerRun(folder).ended()
         if ended is None or ended.code:
@@ -58,7 +70,7 @@ def main() -> int:
     except KubeconfigError as problem:
         print(problem, file=sys.stderr)
         return 1
-    path = str(Path(sys.executable).parent)
+    path = str(Path(sys.executable).parent.resolve())
     kubelet = Kubelet(Machine(api, options.root.resolve(), path, os.environ.get("AWS_ENDPOINT_URL", ""), log_line))
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -15,7 +15,7 @@ SPEC, RUNNING, EXIT = "spec.json", "running.json", "exit.json"
 
 @dataclass(frozen=True)
 class Mount:
-    """A file or folder of this machine, and its path inside the container."""
+    """A file or folder of this machine, and its path inside the container. Without a source: an empty folder."""
 
     source: str
     target: str
@@ -24,7 +24,7 @@ class Mount:
 
 @dataclass(frozen=True)
 class ContainerSpec:
-    """Everything that the watcher needs to start a container."""
+    """Everything that the watcher needs to start a container. `machine` holds the mounts of system files."""
 
     argv: list[str]
     env: dict[str, str]
@@ -32,6 +32,7 @@ class ContainerSpec:
     address: str
     hostname: str
     log: str
+    machine: list[Mount]
     mounts: list[Mount]
     drop_capabilities: bool
     forbid_new_privileges: bool
@@ -43,7 +44,8 @@ class ContainerSpec:
     def read(cls, folder: Path) -> ContainerSpec | None:
         if (found := read_json(folder / SPEC)) is None:
             return None
-        return cls(**found | {"mounts": [Mount(**mount) for mount in found["mounts"]]})
+        lists = {key: [Mount(**mount) for mount in found[key]] for key in ("machine", "mounts")}
+        return cls(**found | lists)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from sandbox.node import container_run
 from sandbox.node.container_environment import command, variables
 from sandbox.node.container_files import ContainerSpec, Mount, read_json, write_json
 from sandbox.node.container_run import ContainerRun
+from sandbox.node.machine_files import is_inside, machine_mounts
 from sandbox.node.pod_context import NotReadyError, PodContext, UnsupportedError
 from sandbox.node.pod_status import FINAL_PHASES, Group, PodState, containers, pod_status, restarts
 from sandbox.node.pod_volumes import IAM_TOKEN_FOLDER, PodVolumes, Volume, hosts_file, write
@@ -206,7 +207,7 @@ class PodRunner:
             raise UnsupportedError(f"container {container['name']}: {', '.join(unknown)} is not supported")
         folder = self.folder / "containers" / container["name"] / str(number)
         spec = self._spec(container, folder)
-        for needed in (folder, self.folder / "home", self.folder / "tmp", Path(spec.log).parent):
+        for needed in (folder, Path(spec.log).parent):
             needed.mkdir(parents=True, exist_ok=True)
         write(self.folder / "hosts", hosts_file(self.context), 0o644)
         write(folder / "message", b"", 0o666)
@@ -217,8 +218,7 @@ class PodRunner:
         metadata, hostname = self.pod["metadata"], self.context.hostname
         role_env, role_token = self.iam_role
         defaults = {
-            "HOME": str(self.folder / "home"),
-            "TMPDIR": str(self.folder / "tmp"),
+            "HOME": "/root",
             "HOSTNAME": hostname,
             "PATH": f"{self.machine.path}:{_SYSTEM_PATH}",
             "LANG": "C.UTF-8",
@@ -241,6 +241,7 @@ class PodRunner:
             address=self.context.pod_ip,
             hostname="" if self.pod["spec"].get("hostNetwork") else hostname,
             log=str(log / container["name"] / f"{folder.name}.log"),
+            machine=machine_mounts(),
             mounts=mounts,
             drop_capabilities=drop_capabilities,
             forbid_new_privileges=forbid_new_privileges,
@@ -251,7 +252,10 @@ class PodRunner:
             raise UnsupportedError(f"volumeMount {mount['name']}: {', '.join(unknown)} is not supported")
         assert self.prepared is not None
         volume = self.prepared[mount["name"]]
-        source = volume.folder / mount.get("subPath", "")
+        source = (volume.folder / mount.get("subPath", "")).resolve()
+        # A pod may have put a link to other files of this machine into the volume.
+        if not is_inside(str(source), str(volume.folder.resolve())):
+            raise UnsupportedError(f"volumeMount {mount['name']}: subPath {mount.get('subPath')} leaves the volume")
         if not source.exists():
             source.mkdir(parents=True)
         return Mount(str(source), mount["mountPath"], volume.readonly or bool(mount.get("readOnly")))

@@ -29,56 +29,11 @@ from sandbox.cluster.api import (
 from sandbox.cluster.control_plane import ControlPlane, WorkerNode
 from sandbox.processes import free_ports
 from tests.sandbox.cluster_helpers import JOB, NodeProcess, eventually, job
+from tests.sandbox.node.pods import create, pid, pod, run_to_end, started, terminated, wait_for_phase, waiting_message
 
 SLEEP = "trap 'echo stopping; exit 0' TERM; echo up; while :; do sleep 0.05; done"
 # A command line that no other process of this machine has.
 SLEEP_OF_THIS_RUN = f"sleep {random.randrange(10**6, 10**9)}"
-
-
-def pod(name: str, script: str, **container: object) -> Object:
-    """A pod with one container that runs a shell script."""
-    main = {"name": "main", "image": "busybox", "command": ["sh", "-c", script]} | container
-    spec = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 5, "containers": [main]}
-    return {"metadata": {"name": name}, "spec": spec}
-
-
-def create(api: Api, namespace: str, manifest: Object) -> Object:
-    return api.request("POST", POD.path(namespace), manifest)
-
-
-def wait_for_phase(api: Api, namespace: str, name: str, *wanted: str) -> Object:
-    """The pod, as soon as it is in one of these phases."""
-
-    def look() -> Object | None:
-        found = api.get(POD, namespace, name)
-        return found if found["status"].get("phase") in wanted else None
-
-    return eventually(look)
-
-
-def finish(api: Api, node: NodeProcess, namespace: str, manifest: Object) -> tuple[Object, str]:
-    """Run a pod to its end; returns the pod and its log."""
-    create(api, namespace, manifest)
-    ended = wait_for_phase(api, namespace, manifest["metadata"]["name"], "Succeeded", "Failed")
-    return ended, node.log(ended, "main")
-
-
-def started(api: Api, node: NodeProcess, namespace: str, manifest: Object) -> Object:
-    """Start a pod whose script prints `up`, and wait for that."""
-    create(api, namespace, manifest)
-    running = wait_for_phase(api, namespace, manifest["metadata"]["name"], "Running")
-    eventually(lambda: "up" in node.log(running, "main"))
-    return running
-
-
-def pid(running: Object) -> int:
-    return int(running["status"]["containerStatuses"][0]["containerID"].removeprefix("process://"))
-
-
-def terminated(api: Api, namespace: str, name: str) -> Object:
-    """The final state of the pod's container."""
-    status = api.get(POD, namespace, name)["status"]["containerStatuses"][0]
-    return dict(status["state"]["terminated"])
 
 
 def processes_with(text: str) -> list[int]:
@@ -120,7 +75,7 @@ def test_command_arguments_and_variables_are_resolved(
     main["env"] = [{"name": k, "valueFrom": {"fieldRef": {"fieldPath": path}}} for k, path in fields.items()]
     main["env"] += [{"name": "GREETING", "value": "hello $(NAME)"}, {"name": "EMPTY", "value": ""}]
     manifest["metadata"]["labels"] = {"a/b": "c"}
-    done, log = finish(api, node, namespace, manifest)
+    done, log = run_to_end(api, node, namespace, manifest)
     address = done["status"]["podIP"]
     where = done["spec"]["nodeName"]
     assert address.startswith(f"127.{network}.{where.removeprefix('node-')}.")
@@ -138,16 +93,14 @@ def test_command_arguments_and_variables_are_resolved(
     ]
 
 
-def test_a_container_gets_no_variable_of_the_machine(
-    api: Api, node: NodeProcess, namespace: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, log = finish(api, node, namespace, pod("env", "env; command -v python3"))
+def test_a_container_gets_no_variable_of_the_machine(api: Api, node: NodeProcess, namespace: str) -> None:
+    _, log = run_to_end(api, node, namespace, pod("env", "env; command -v python3"))
     *variables, python = log.splitlines()
     names = {line.partition("=")[0] for line in variables}
-    expected = {"HOME", "HOSTNAME", "LANG", "PATH", "PWD", "TMPDIR", "SHLVL", "_"}
+    expected = {"HOME", "HOSTNAME", "LANG", "PATH", "PWD", "SHLVL", "_"}
     assert {name for name in names if not name.startswith("KUBERNETES_")} <= expected
-    assert python == str(Path(sys.executable).parent / "python3")
-    assert f"HOME={Path.home()}" not in variables
+    assert python == str(Path(sys.executable).parent.resolve() / "python3")
+    assert "HOME=/root" in variables
 
 
 def test_a_container_can_call_the_api_server_as_its_service_account(
@@ -164,7 +117,7 @@ trust = ssl.create_default_context(cafile=here / "ca.crt")
 user = json.load(urllib.request.urlopen(request, context=trust))["status"]["userInfo"]
 print(user["username"], user["extra"]["authentication.kubernetes.io/pod-name"], (here / "namespace").read_text())
 """
-    _, log = finish(api, node, namespace, pod("who", "", command=["python3", "-c", script]))
+    _, log = run_to_end(api, node, namespace, pod("who", "", command=["python3", "-c", script]))
     assert log.split() == [f"system:serviceaccount:{namespace}:default", "['who']", namespace]
 
 
@@ -174,7 +127,7 @@ def test_a_pod_gets_the_iam_role_of_its_service_account(api: Api, node: NodeProc
     api.request("POST", SERVICE_ACCOUNT.path(namespace), {"metadata": metadata})
     manifest = pod("role", 'echo $AWS_ROLE_ARN; cut -d. -f2 "$AWS_WEB_IDENTITY_TOKEN_FILE" | base64 -d 2>/dev/null')
     manifest["spec"]["serviceAccountName"] = "export"
-    _, log = finish(api, node, namespace, manifest)
+    _, log = run_to_end(api, node, namespace, manifest)
     assert log.splitlines()[0] == role
     assert '"aud":["sts.amazonaws.com"]' in log
 
@@ -184,9 +137,9 @@ def test_a_container_is_root_with_the_capabilities_of_its_security_context(
 ) -> None:
     script = "id -u; grep -E '^(CapBnd|CapEff|NoNewPrivs)' /proc/self/status"
     confined = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
-    _, log = finish(api, node, namespace, pod("confined", script, securityContext=confined))
+    _, log = run_to_end(api, node, namespace, pod("confined", script, securityContext=confined))
     assert log.split() == ["0", "CapEff:", "0" * 16, "CapBnd:", "0" * 16, "NoNewPrivs:", "1"]
-    _, log = finish(api, node, namespace, pod("free", f"{script}; mount -t tmpfs none /tmp && echo mounted"))
+    _, log = run_to_end(api, node, namespace, pod("free", f"{script}; mount -t tmpfs none /tmp && echo mounted"))
     assert log.splitlines()[-2:] == ["NoNewPrivs:\t0", "mounted"]
 
 
@@ -212,7 +165,7 @@ def test_volumes_are_mounted_at_their_paths(api: Api, node: NodeProcess, namespa
     first: Object = {"name": "first", "image": "busybox", "command": ["sh", "-c", "echo from init > /other/from-init"]}
     first["volumeMounts"] = [{"name": "shared", "mountPath": "/other"}]
     manifest["spec"]["initContainers"] = [first]
-    _, log = finish(api, node, namespace, manifest)
+    _, log = run_to_end(api, node, namespace, manifest)
     assert log.splitlines() == ["from the map", "deepvolumes", "from init", "read-only"]
     for folder in ("/paddle-job", "/home/shared", "/etc/pod", "/other"):
         assert not Path(folder).exists()
@@ -255,7 +208,7 @@ def test_init_containers_run_in_order_and_a_failed_one_fails_the_pod(
         }
         for name, script in steps
     ]
-    assert finish(api, node, namespace, manifest)[1] == "one\ntwo\n"
+    assert run_to_end(api, node, namespace, manifest)[1] == "one\ntwo\n"
     manifest["metadata"]["name"] = "broken"
     manifest["spec"]["initContainers"][0]["command"] = ["sh", "-c", "exit 4"]
     create(api, namespace, manifest)
@@ -278,7 +231,7 @@ def test_the_status_has_exit_code_reason_and_message(
     api: Api, node: NodeProcess, namespace: str, script: str, policy: str, code: int, reason: str, message: str | None
 ) -> None:
     manifest = pod("end", script, terminationMessagePolicy=policy)
-    done, _ = finish(api, node, namespace, manifest)
+    done, _ = run_to_end(api, node, namespace, manifest)
     state = terminated(api, namespace, "end")
     assert (state["exitCode"], state["reason"], (state.get("message") or "").strip() or None) == (code, reason, message)
     assert done["status"]["phase"] == ("Failed" if code else "Succeeded")
@@ -305,15 +258,13 @@ def test_a_pod_that_needs_an_unsupported_feature_waits_and_names_it(
     del nothing["spec"]["containers"][0]["command"]
     create(api, namespace, nothing)
 
-    def waiting(name: str) -> str:
-        statuses = api.get(POD, namespace, name)["status"].get("containerStatuses")
-        return str(statuses and statuses[0]["state"].get("waiting", {}).get("message"))
-
-    eventually(lambda: "hostPath is not supported" in waiting("host"))
-    eventually(lambda: "lifecycle is not supported" in waiting("lifecycle"))
-    eventually(lambda: "securityContext: runAsUser is not supported" in waiting("nobody"))
-    eventually(lambda: "capabilities other than drop: [ALL] is not supported" in waiting("adds"))
-    eventually(lambda: "set `command`" in waiting("nothing"))
+    eventually(lambda: "hostPath is not supported" in waiting_message(api, namespace, "host"))
+    eventually(lambda: "lifecycle is not supported" in waiting_message(api, namespace, "lifecycle"))
+    eventually(lambda: "securityContext: runAsUser is not supported" in waiting_message(api, namespace, "nobody"))
+    eventually(
+        lambda: "capabilities other than drop: [ALL] is not supported" in waiting_message(api, namespace, "adds")
+    )
+    eventually(lambda: "set `command`" in waiting_message(api, namespace, "nothing"))
 
 
 def test_a_pod_waits_for_a_missing_config_map(api: Api, node: NodeProcess, namespace: str) -> None:
@@ -322,11 +273,7 @@ def test_a_pod_waits_for_a_missing_config_map(api: Api, node: NodeProcess, names
     manifest["spec"]["containers"][0]["env"] = [{"name": "A", "valueFrom": source}]
     create(api, namespace, manifest)
 
-    def names_the_missing_map() -> bool:
-        statuses = api.get(POD, namespace, "patient")["status"].get("containerStatuses")
-        return bool(statuses) and "ConfigMap late does not exist" in statuses[0]["state"]["waiting"].get("message", "")
-
-    eventually(names_the_missing_map)
+    eventually(lambda: "ConfigMap late does not exist" in waiting_message(api, namespace, "patient"))
     api.request("POST", CONFIG_MAP.path(namespace), {"metadata": {"name": "late"}, "data": {"a": "here"}})
     assert node.log(wait_for_phase(api, namespace, "patient", "Succeeded"), "main") == "here\n"
 
@@ -334,7 +281,7 @@ def test_a_pod_waits_for_a_missing_config_map(api: Api, node: NodeProcess, names
 def test_the_restart_policy_runs_a_failed_container_again(api: Api, node: NodeProcess, namespace: str) -> None:
     manifest = pod("again", "test -e /w/x || { touch /w/x; exit 1; }", volumeMounts=[{"name": "w", "mountPath": "/w"}])
     manifest["spec"] |= {"restartPolicy": "OnFailure", "volumes": [{"name": "w", "emptyDir": {}}]}
-    done, _ = finish(api, node, namespace, manifest)
+    done, _ = run_to_end(api, node, namespace, manifest)
     status = done["status"]["containerStatuses"][0]
     assert status["restartCount"] == 1
     assert status["lastState"]["terminated"]["exitCode"] == 1
@@ -557,7 +504,7 @@ def test_pods_can_run_here() -> None:
 @pytest.mark.parametrize(
     ("command", "reason"),
     [
-        (NO_MOUNT_NAMESPACE, "(unshare: "),
+        (NO_MOUNT_NAMESPACE, ": unshare: "),
         ([sys.executable, "-c", FILTER_INSTALLED], ": seccomp: Device or resource busy)"),
     ],
     ids=["no mount namespace", "no seccomp"],
