@@ -243,7 +243,7 @@ def _etcd_patches(certificates: Path, port: int, peer_port: int) -> list[Mapping
     """etcd without TLS would give every process of this machine, and so every pod, full access to the cluster."""
     client, peer = f"https://127.0.0.1:{port}", f"https://127.0.0.1:{peer_port}"
     authority, certificate, key = (str(certificates / name) for name in ("ca.crt", "admin.crt", "admin.key"))
-    added = {}
+    added: dict[str, str] = {}
     for prefix in ("", "peer-"):
         added |= {f"{prefix}cert-file": certificate, f"{prefix}key-file": key}
         added |= {f"{prefix}trusted-ca-file": authority, f"{prefix}client-cert-auth": "true"}
@@ -255,7 +255,7 @@ def _etcd_patches(certificates: Path, port: int, peer_port: int) -> list[Mapping
 
 def _patch(component: str, added: Mapping[str, str], changed: Mapping[str, str]) -> Mapping[str, Any]:
     """A patch of a component's arguments for kwokctl."""
-    arguments = [{"key": key, "value": value} for key, value in added.items()]
+    arguments: list[Mapping[str, Any]] = [{"key": key, "value": value} for key, value in added.items()]
     arguments += [{"key": key, "value": value, "override": True} for key, value in changed.items()]
     return {"name": component, "extraArgs": arguments}
 

@@ -54,7 +54,8 @@ def unmount():
 def remount(folder):
     libc.mount(None, folder.encode(), None, 32 | 4096, None)
     with open(f"{folder}/written-by-a-pod", "w"):
-        return True
+        os.remove(f"{folder}/written-by-a-pod")
+    return True
 
 def disk():
     disks = [line.split() for line in open("/proc/partitions")][2:]
