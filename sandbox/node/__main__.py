@@ -37,6 +37,7 @@ def why_pods_cannot_run() -> str:
             log=str(log),
             machine=machine_mounts(),
             mounts=[],
+            readonly_root=True,
             drop_capabilities=True,
             forbid_new_privileges=True,
         )

@@ -34,6 +34,7 @@ class ContainerSpec:
     log: str
     machine: list[Mount]
     mounts: list[Mount]
+    readonly_root: bool
     drop_capabilities: bool
     forbid_new_privileges: bool
 

@@ -52,7 +52,7 @@ IGNORED_FIELDS = {
     "stdin",
     "tty",
 }
-SECURITY_CONTEXT = {"allowPrivilegeEscalation", "capabilities"}
+SECURITY_CONTEXT = {"allowPrivilegeEscalation", "capabilities", "readOnlyRootFilesystem"}
 
 
 @dataclass(frozen=True)
@@ -233,7 +233,7 @@ class PodRunner:
         mounts.append(Mount(str(folder / "message"), message, readonly=False))
         mounts.append(Mount(str(self.folder / "hosts"), "/etc/hosts", readonly=False))
         log = self.machine.log_folder(metadata["namespace"], metadata["name"], self.uid)
-        drop_capabilities, forbid_new_privileges = _security_context(container)
+        context = _security_context(container)
         return ContainerSpec(
             argv=command(container, env),
             env=env,
@@ -243,8 +243,9 @@ class PodRunner:
             log=str(log / container["name"] / f"{folder.name}.log"),
             machine=machine_mounts(),
             mounts=mounts,
-            drop_capabilities=drop_capabilities,
-            forbid_new_privileges=forbid_new_privileges,
+            readonly_root=bool(context.get("readOnlyRootFilesystem")),
+            drop_capabilities=bool(context.get("capabilities")),
+            forbid_new_privileges=context.get("allowPrivilegeEscalation") is False,
         )
 
     def _mount(self, mount: VolumeMount) -> Mount:
@@ -326,15 +327,15 @@ class PodRunner:
         self.reported = status
 
 
-def _security_context(container: Container) -> tuple[bool, bool]:
-    """Whether to drop all capabilities, and whether to forbid new privileges."""
+def _security_context(container: Container) -> Object:
+    """The security context of a container, after a check that this node supports it."""
     context = container.get("securityContext") or {}
     unknown = sorted(context.keys() - SECURITY_CONTEXT)
-    if (capabilities := context.get("capabilities") or {}) not in ({}, {"drop": ["ALL"]}):
+    if (context.get("capabilities") or {}) not in ({}, {"drop": ["ALL"]}):
         unknown.append("capabilities other than drop: [ALL]")
     if unknown:
         raise UnsupportedError(f"container {container['name']}: securityContext: {', '.join(unknown)} is not supported")
-    return bool(capabilities), context.get("allowPrivilegeEscalation") is False
+    return context
 
 
 def delete_now(api: Api, pod: Pod) -> None:

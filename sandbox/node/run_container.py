@@ -46,9 +46,13 @@ def _mount(source: str, target: Path, kind: str, flags: int, options: str = "") 
 def _bind(source: str, target: Path, readonly: bool) -> None:
     _mount(source, target, "", _MS_BIND | _MS_REC)
     if readonly:
-        attributes = struct.pack("=4Q", _MOUNT_ATTR_RDONLY, 0, 0, 0)
-        number = _MOUNT_SETATTR, _AT_FDCWD, bytes(target), _AT_RECURSIVE, attributes, len(attributes)
-        _call(_libc.syscall(*number), f"mount {target} read-only")
+        _make_readonly(target, _AT_RECURSIVE)
+
+
+def _make_readonly(target: Path, flags: int) -> None:
+    attributes = struct.pack("=4Q", _MOUNT_ATTR_RDONLY, 0, 0, 0)
+    result = _libc.syscall(_MOUNT_SETATTR, _AT_FDCWD, bytes(target), flags, attributes, len(attributes))
+    _call(result, f"mount {target} read-only")
 
 
 def isolate() -> None:
@@ -69,11 +73,13 @@ def _become_root(uid: int, gid: int) -> None:
     Path("/proc/self/gid_map").write_text(f"0 {gid} 1")
 
 
-def enter_root(root: Path, machine: list[Mount], mounts: list[Mount]) -> None:
+def enter_root(root: Path, spec: ContainerSpec) -> None:
     """Make `root` the file system of this process. The rest of the machine cannot be reached from there."""
     _call(_libc.unshare(_CLONE_NEWNS), "unshare")
     _mount("none", Path("/"), "", _MS_REC | _MS_PRIVATE)
-    _build_root(root, machine, mounts)
+    _build_root(root, spec.machine, spec.mounts)
+    if spec.readonly_root:
+        _make_readonly(root, 0)
     os.chdir(root)
     _call(_libc.pivot_root(b".", b"."), "pivot_root")
     _call(_libc.umount2(b".", _MNT_DETACH), "umount")
@@ -182,7 +188,7 @@ def _execute(spec: ContainerSpec, folder: Path, watcher: socket.socket) -> None:
         root.mkdir(exist_ok=True)
         log = os.open(spec.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         null = os.open(os.devnull, os.O_RDONLY)
-        enter_root(root, spec.machine, spec.mounts)
+        enter_root(root, spec)
         # Only now: the new user namespace has reset this.
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         os.chdir(spec.cwd)

@@ -143,6 +143,20 @@ def test_a_container_is_root_with_the_capabilities_of_its_security_context(
     assert log.splitlines()[-2:] == ["NoNewPrivs:\t0", "mounted"]
 
 
+def test_a_read_only_root_leaves_only_volumes_writable(api: Api, node: NodeProcess, namespace: str) -> None:
+    script = "for file in /new /tmp/new /root/new /scratch/new; do touch $file && echo $file; done 2>/dev/null; true"
+    for readonly, writable in ((False, ["/new", "/tmp/new", "/root/new", "/scratch/new"]), (True, ["/scratch/new"])):
+        manifest = pod(
+            f"readonly-{readonly}".lower(),
+            script,
+            securityContext={"readOnlyRootFilesystem": readonly},
+            volumeMounts=[{"name": "scratch", "mountPath": "/scratch"}],
+        )
+        manifest["spec"]["volumes"] = [{"name": "scratch", "emptyDir": {}}]
+        _, log = run_to_end(api, node, namespace, manifest)
+        assert log.split() == writable
+
+
 def test_volumes_are_mounted_at_their_paths(api: Api, node: NodeProcess, namespace: str) -> None:
     data = {"data": {"run.sh": "echo from the map", "deep.txt": "deep"}}
     api.request("POST", CONFIG_MAP.path(namespace), {"metadata": {"name": "scripts"}} | data)
