@@ -23,7 +23,18 @@ from sandbox.plugins.aws.props import (
     text,
     texts,
 )
-from sandbox.plugins.aws.rows import REGION, TAGS, Autoname, Checked, Row, at_most_one, exactly_one, status, tag_changes
+from sandbox.plugins.aws.rows import (
+    REGION,
+    TAGS,
+    Autoname,
+    Checked,
+    Row,
+    at_most_one,
+    exactly_one,
+    status,
+    tag_changes,
+    unset,
+)
 from sandbox.plugins.servicer import ProviderError
 from sandbox.plugins.wire import State
 
@@ -299,7 +310,8 @@ def _read_nat(cloud: Cloud, identity: str, before: Checked) -> State:
 
 
 def _create_endpoint(cloud: Cloud, want: Checked) -> str:
-    answer = cloud("ec2:CreateVpcEndpoint", want | _document(want), TagSpecifications=_tagged("vpc-endpoint", want))
+    tags = _tagged("vpc-endpoint", want)
+    answer = cloud("ec2:CreateVpcEndpoint", want | _document(want), PrivateDnsEnabled=False, TagSpecifications=tags)
     return str(answer["VpcEndpoint"]["VpcEndpointId"])
 
 
@@ -657,6 +669,8 @@ ROWS = [
             *("arn", "defaultNetworkAclId", "defaultRouteTableId", "defaultSecurityGroupId", "dhcpOptionsId"),
             *("ipv6AssociationId", "ipv6CidrBlock", "ipv6CidrBlockNetworkBorderGroup", "mainRouteTableId", "ownerId"),
         ],
+        unset=unset("ipv6IpamPoolId", flags="assignGeneratedIpv6CidrBlock", numbers="ipv6NetmaskLength"),
+        schema_version=1,
         create=_create_vpc,
         read=_read_vpc,
         update=_update_vpc,
@@ -685,6 +699,13 @@ ROWS = [
             **REGION,
         },
         outputs=["arn", "ipv6CidrBlock", "ipv6CidrBlockAssociationId", "ownerId", "privateDnsHostnameTypeOnLaunch"],
+        unset=unset(
+            "customerOwnedIpv4Pool outpostArn",
+            flags="enableDns64 enableResourceNameDnsARecordOnLaunch enableResourceNameDnsAaaaRecordOnLaunch"
+            " ipv6Native mapCustomerOwnedIpOnLaunch",
+            numbers="enableLniAtDeviceIndex",
+        ),
+        schema_version=1,
         create=_create_subnet,
         read=_read_subnet,
         update=_update_subnet,
@@ -710,6 +731,10 @@ ROWS = [
             **REGION,
         },
         outputs=["instanceId", "instanceOwnerId", "networkInterfaceId", "origin", "state"],
+        unset=unset(
+            "carrierGatewayId coreNetworkArn egressOnlyGatewayId gatewayId localGatewayId natGatewayId odbNetworkArn"
+            " transitGatewayId vpcEndpointId vpcPeeringConnectionId"
+        ),
         create=_create_route,
         read=_read_route,
         update=_update_route,
@@ -726,6 +751,7 @@ ROWS = [
             **REGION,
         },
         outputs=[],
+        unset=unset("gatewayId subnetId"),
         create=_associate,
         read=_read_association,
         update=_update_association,
@@ -741,6 +767,7 @@ ROWS = [
             *("networkBorderGroup", "networkInterface", "privateDns", "privateIp", "ptrRecord", "publicDns"),
             *("publicIp", "publicIpv4Pool"),
         ],
+        unset=unset("customerOwnedIpv4Pool"),
         create=_create_address,
         read=_read_address,
         update=_retag,
@@ -761,6 +788,7 @@ ROWS = [
             *("publicIp", "regionalNatGatewayAddresses", "regionalNatGatewayAutoMode", "routeTableId"),
             *("secondaryAllocationIds", "secondaryPrivateIpAddressCount", "secondaryPrivateIpAddresses", "vpcId"),
         ],
+        unset=unset("allocationId subnetId"),
         create=_create_nat,
         read=_read_nat,
         update=_retag,
@@ -784,6 +812,7 @@ ROWS = [
             *("subnetConfigurations", "subnetIds"),
         ],
         withheld=["dnsOptions"],
+        unset=unset("resourceConfigurationArn serviceNetworkArn", flags="privateDnsEnabled"),
         create=_create_endpoint,
         read=_read_endpoint,
         update=_update_endpoint,
@@ -802,6 +831,7 @@ ROWS = [
         },
         outputs=["arn", "egress", "ingress", "namePrefix", "ownerId"],
         autoname=Autoname(),
+        schema_version=1,
         create=_create_group,
         finish=_finish_group,
         read=_read_group,
@@ -836,6 +866,14 @@ ROWS = [
         outputs=["arn", "latestVersion", "namePrefix"],
         renewed=["latestVersion", "defaultVersion"],
         autoname=Autoname(),
+        unset=unset(
+            "description ebsOptimized imageId instanceInitiatedShutdownBehavior instanceType kernelId keyName ramDiskId"
+            " userData",
+            flags="disableApiStop disableApiTermination",
+            lists="blockDeviceMappings licenseSpecifications networkInterfaces secondaryInterfaces securityGroupNames"
+            " tagSpecifications vpcSecurityGroupIds",
+        ),
+        schema_version=1,
         create=_create_template,
         read=_read_template,
         update=_update_template,
@@ -852,6 +890,7 @@ ROWS = [
         },
         outputs=["arn", "fingerprint", "keyNamePrefix", "keyPairId", "keyType"],
         autoname=Autoname("keyName"),
+        schema_version=1,
         create=_create_key_pair,
         read=_read_key_pair,
         update=_update_key_pair,

@@ -17,7 +17,7 @@ from sandbox.plugins.aws.props import (
     text,
     texts,
 )
-from sandbox.plugins.aws.rows import REGION, TAGS, Autoname, Checked, Row, status, tag_changes
+from sandbox.plugins.aws.rows import REGION, TAGS, Autoname, Checked, Row, status, tag_changes, unset
 from sandbox.plugins.wire import State
 
 # The API writes IA in capitals, the SDK writes Ia.
@@ -165,6 +165,7 @@ ROWS = [
         outputs=["arn", "availabilityZoneId", "dnsName", "name", "numberOfMountTargets", "ownerId", "sizeInBytes"],
         withheld=["protection"],
         autoname=Autoname("creationToken"),
+        unset=unset(numbers="provisionedThroughputInMibps"),
         create=_create_system,
         read=_read_system,
         update=_update_system,

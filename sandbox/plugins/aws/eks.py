@@ -19,7 +19,7 @@ from sandbox.plugins.aws.props import (
     text,
     texts,
 )
-from sandbox.plugins.aws.rows import REGION, TAGS, Autoname, Checked, Row, status, tag_changes
+from sandbox.plugins.aws.rows import REGION, TAGS, Autoname, Checked, Row, status, tag_changes, unset
 from sandbox.plugins.servicer import ProviderError
 from sandbox.plugins.wire import State
 
@@ -86,7 +86,6 @@ def _read_cluster(cloud: Cloud, identity: str, before: Checked) -> State:
             "bootstrapClusterCreatorAdminPermissions": bootstrap,
         },
         "identities": [{"oidcs": [{"issuer": answered["identity"]["oidc"]["issuer"]}]}],
-        "clusterId": answered.get("id"),
         "enabledClusterLogTypes": sorted(enabled),
         "encryptionConfig": encryption[0],
         "kubernetesNetworkConfig": answered.get("kubernetesNetworkConfig"),
@@ -322,15 +321,23 @@ ROWS = [
             **REGION,
         },
         outputs=[
-            *("arn", "certificateAuthority", "clusterId", "createdAt", "endpoint", "identities", "platformVersion"),
+            *("arn", "certificateAuthority", "createdAt", "endpoint", "identities", "platformVersion"),
             *("status", "vpcConfig.clusterSecurityGroupId", "vpcConfig.vpcId"),
         ],
         withheld=[
-            *("computeConfig", "controlPlaneScalingConfig", "kubeApiServerConfig", "kubeControllerManagerConfig"),
+            # The official provider returns clusterId only for clusters on Outposts.
+            *(
+                "clusterId",
+                "computeConfig",
+                "controlPlaneScalingConfig",
+                "kubeApiServerConfig",
+                "kubeControllerManagerConfig",
+            ),
             *("kubeSchedulerConfig", "storageConfig"),
         ],
         renewed=["platformVersion"],
         autoname=Autoname(limit=100),
+        schema_version=1,
         create=_create_cluster,
         read=_read_cluster,
         update=_update_cluster,
@@ -370,6 +377,7 @@ ROWS = [
         outputs=["arn", "nodeGroupNamePrefix", "resources", "status"],
         renewed=["releaseVersion"],
         autoname=Autoname("nodeGroupName"),
+        unset=unset(lists="taints") | {"labels": {}},
         create=_create_group,
         read=_read_group,
         update=_update_group,
@@ -394,6 +402,7 @@ ROWS = [
         outputs=["arn", "createdAt", "modifiedAt"],
         withheld=["namespaceConfig"],
         renewed=["modifiedAt"],
+        unset=unset("serviceAccountRoleArn", lists="podIdentityAssociations"),
         create=_create_addon,
         read=_read_addon,
         update=_update_addon,

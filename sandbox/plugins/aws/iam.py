@@ -18,7 +18,7 @@ from sandbox.plugins.aws.props import (
     text,
     texts,
 )
-from sandbox.plugins.aws.rows import TAGS, Autoname, Checked, Row, tag_changes
+from sandbox.plugins.aws.rows import TAGS, Autoname, Checked, Row, tag_changes, unset
 from sandbox.plugins.servicer import ProviderError
 from sandbox.plugins.wire import State
 
@@ -183,6 +183,7 @@ ROWS = [
         },
         outputs=["arn", "createDate", "inlinePolicies", "managedPolicyArns", "namePrefix", "uniqueId"],
         autoname=Autoname(limit=64),
+        unset=unset("description permissionsBoundary"),
         create=_create_role,
         read=_read_role,
         update=_update_role,

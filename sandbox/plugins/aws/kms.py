@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sandbox.plugins.aws.cloud import Cloud, GoneError, only, pairs, plain, unpaired
 from sandbox.plugins.aws.props import COMPUTED, LOCAL, REPLACES, REQUIRED, flag, number, policy, text
-from sandbox.plugins.aws.rows import REGION, TAGS, Autoname, Checked, Row, tag_changes
+from sandbox.plugins.aws.rows import REGION, TAGS, Autoname, Checked, Row, tag_changes, unset
 from sandbox.plugins.wire import State
 
 TAG = ("TagKey", "TagValue")
@@ -104,6 +104,7 @@ ROWS = [
             **REGION,
         },
         outputs=["arn", "keyId"],
+        unset=unset("customKeyStoreId xksKeyId"),
         create=_create_key,
         read=_read_key,
         update=_update_key,

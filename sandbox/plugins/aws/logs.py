@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sandbox.plugins.aws.cloud import Cloud, only, plain
 from sandbox.plugins.aws.props import COMPUTED, LOCAL, REPLACES, flag, number, text
-from sandbox.plugins.aws.rows import REGION, TAGS, Autoname, Checked, Row, tag_changes
+from sandbox.plugins.aws.rows import REGION, TAGS, Autoname, Checked, Row, tag_changes, unset
 from sandbox.plugins.wire import State
 
 
@@ -56,6 +56,7 @@ ROWS = [
         },
         outputs=["arn", "deletionProtectionEnabled", "logGroupClass", "namePrefix"],
         autoname=Autoname(),
+        unset=unset("kmsKeyId", flags="deletionProtectionEnabled") | {"logGroupClass": "STANDARD"},
         create=_create,
         read=_read,
         update=_update,

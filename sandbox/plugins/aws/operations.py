@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from collections.abc import Mapping, Sequence
@@ -126,7 +127,7 @@ def _inside(outputs: Sequence[str], block: str) -> list[str]:
 def look(row: Row, cloud: Cloud, identity: str, before: State) -> State | None:
     """The current state in AWS, with the names of the SDK; None if the resource does not exist."""
     raw = _ask(row, cloud, identity, before)
-    return None if raw is None else _shape(row, cloud, raw, before)
+    return None if raw is None else _shape(row, cloud, identity, raw, before)
 
 
 def _ask(row: Row, cloud: Cloud, identity: str, before: State) -> State | None:
@@ -138,8 +139,15 @@ def _ask(row: Row, cloud: Cloud, identity: str, before: State) -> State | None:
         raise
 
 
-def _shape(row: Row, cloud: Cloud, raw: State, before: State) -> State:
+def _shape(row: Row, cloud: Cloud, identity: str, raw: State, before: State) -> State:
+    """The state in the form of the official provider, which can then continue with the same stack."""
     state = _pruned(row.inputs, row.outputs, raw)
+    for name, unset in row.unset.items():
+        value = state.get(name) if name in row.inputs else raw.get(name)
+        state[name] = unset if value is None else value
+    state["id"] = identity
+    if row.schema_version:
+        state["__meta"] = json.dumps({"schema_version": str(row.schema_version)})
     state.update({name: before.get(name, prop.default) for name, prop in row.inputs.items() if LOCAL in prop.how})
     if "tags" in row.inputs:
         own, defaults = before.get("tags"), cloud.settings.default_tags
@@ -209,7 +217,7 @@ def _changed(row: Row, state: State, want: State) -> frozenset[str]:
 def _await_ready(row: Row, cloud: Cloud, identity: str, want: State, seconds: float) -> State:
     def ready() -> State | None:
         raw = _ask(row, cloud, identity, want)
-        return _shape(row, cloud, raw, want) if raw is not None and row.ready(raw) else None
+        return _shape(row, cloud, identity, raw, want) if raw is not None and row.ready(raw) else None
 
     return cloud.until(ready, f"{row.token} {identity} to be ready", seconds)
 

@@ -18,7 +18,7 @@ from sandbox.plugins.aws.props import (
     text,
     texts,
 )
-from sandbox.plugins.aws.rows import TAGS, Autoname, Checked, Row, exactly_one, tag_changes
+from sandbox.plugins.aws.rows import TAGS, Autoname, Checked, Row, exactly_one, tag_changes, unset
 from sandbox.plugins.servicer import ProviderError
 from sandbox.plugins.wire import State
 
@@ -204,6 +204,7 @@ ROWS = [
         },
         outputs=["arn", "enableAcceleratedRecovery", "nameServers", "primaryNameServer", "zoneId"],
         autoname=Autoname(),
+        unset=unset("delegationSetId", lists="vpcs"),
         create=_create_zone,
         read=_read_zone,
         update=_update_zone,
@@ -224,6 +225,14 @@ ROWS = [
             "allowOverwrite": flag(LOCAL, default=False),
         },
         outputs=["fqdn"],
+        unset=unset(
+            "healthCheckId setIdentifier",
+            flags="multivalueAnswerRoutingPolicy",
+            numbers="ttl",
+            lists="aliases failoverRoutingPolicies geolocationRoutingPolicies latencyRoutingPolicies records"
+            " weightedRoutingPolicies",
+        ),
+        schema_version=2,
         create=_create_record,
         read=_read_record,
         update=_update_record,

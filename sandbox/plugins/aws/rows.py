@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
 from sandbox.plugins.aws.cloud import Cloud
 from sandbox.plugins.aws.props import COMPUTED, REPLACES, Misuse, Prop, mapping, text
 from sandbox.plugins.servicer import ProviderError
-from sandbox.plugins.wire import State
+from sandbox.plugins.wire import State, Value
 
 # Inputs or state of a resource in the code of its type: the types of its properties are checked before.
 Checked: TypeAlias = dict[str, Any]
@@ -53,12 +53,21 @@ class Row:
     forces: Callable[[Checked, Checked], list[str]] = (
         lambda state, want: []
     )  # properties whose new value forces a replacement
+    # Outputs that AWS may leave out, with the value that the official provider shows then; the others become "".
+    unset: Mapping[str, Value] = field(default_factory=dict)
+    schema_version: int = 0  # of the official provider's schema, which upgrades a state without it
     withheld: Sequence[str] = ()  # outputs that the SDK declares and this provider does not return
     renewed: Sequence[str] = ()  # outputs that an update changes
     delete_first: bool = False  # a replacement deletes first: two cannot exist side by side
     known_as: Callable[[Cloud, Checked], str] | None = None  # its id, where the id for an import is a different one
     vanishes: bool = True  # False: AWS keeps it in a disabled state
     seconds: float = 600  # default timeout
+
+
+def unset(texts: str = "", flags: str = "", numbers: str = "", lists: str = "") -> dict[str, Value]:
+    """Outputs that AWS may leave out, by type; the names are separated by spaces."""
+    empty: list[tuple[str, Value]] = [(texts, ""), (flags, False), (numbers, 0)]
+    return {name: value for names, value in empty for name in names.split()} | {name: [] for name in lists.split()}
 
 
 def tag_changes(have: Checked, want: Checked, changed: frozenset[str]) -> tuple[list[str], dict[str, str]]:

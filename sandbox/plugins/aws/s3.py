@@ -21,7 +21,7 @@ from sandbox.plugins.aws.props import (
     policy,
     text,
 )
-from sandbox.plugins.aws.rows import REGION, TAGS, Autoname, Checked, Row
+from sandbox.plugins.aws.rows import REGION, TAGS, Autoname, Checked, Row, unset
 from sandbox.plugins.servicer import ProviderError
 from sandbox.plugins.wire import State
 
@@ -212,11 +212,12 @@ ROWS = [
             *("bucketRegionalDomainName", "policy", "versioning"),
         ],
         withheld=[
-            *("accelerationStatus", "acl", "corsRules", "grants", "hostedZoneId", "lifecycleRules", "logging"),
-            *("objectLockConfiguration", "replicationConfiguration", "requestPayer"),
+            *("acl", "grants", "hostedZoneId", "lifecycleRules", "logging"),
+            *("objectLockConfiguration", "replicationConfiguration"),
             *("serverSideEncryptionConfiguration", "website", "websiteDomain", "websiteEndpoint"),
         ],
         autoname=Autoname("bucket", limit=63, lower=True),
+        unset=unset("accelerationStatus", lists="corsRules") | {"requestPayer": "BucketOwner"},
         create=_create_bucket,
         read=_read_bucket,
         update=_update_bucket,
@@ -230,6 +231,7 @@ ROWS = [
             **REGION,
         },
         outputs=[],
+        unset=unset("expectedBucketOwner"),
         create=_created(_put_versioning),
         read=_read_versioning,
         update=_put_versioning,
@@ -252,6 +254,7 @@ ROWS = [
             **REGION,
         },
         outputs=[],
+        unset=unset("expectedBucketOwner"),
         create=_created(_put_encryption),
         read=_read_encryption,
         update=_put_encryption,
@@ -288,6 +291,7 @@ ROWS = [
         "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration",
         inputs={**BUCKET, "rules": blocks(RULE, kind="list"), **REGION},
         outputs=["expectedBucketOwner", "transitionDefaultMinimumObjectSize"],
+        schema_version=1,
         create=_created(_put_lifecycle),
         read=_read_lifecycle,
         update=_put_lifecycle,

@@ -18,6 +18,7 @@ from sandbox.plugins.aws.invokes import INVOKES
 from sandbox.plugins.aws.props import REPLACES, REQUIRED, Prop
 from sandbox.plugins.aws.rows import Row
 from sandbox.plugins.aws.table import ROWS
+from tests.sandbox.plugins import sdk_outputs
 
 # The properties that force a replacement in the official provider's schemas (ForceNew, RequiresReplace).
 REPLACED: dict[str, str] = {
@@ -67,37 +68,30 @@ REPLACED: dict[str, str] = {
     "aws:route53/zone:Zone": "name",
     "aws:route53/record:Record": "name zoneId",
 }
+# The schema versions of the official provider; all other types have 0.
+SCHEMA_VERSIONS = {
+    "aws:ec2/vpc:Vpc": 1,
+    "aws:ec2/subnet:Subnet": 1,
+    "aws:ec2/securityGroup:SecurityGroup": 1,
+    "aws:ec2/launchTemplate:LaunchTemplate": 1,
+    "aws:ec2/keyPair:KeyPair": 1,
+    "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration": 1,
+    "aws:eks/cluster:Cluster": 1,
+    "aws:route53/record:Record": 2,
+}
 # Required here but not in the SDK, because the alternatives are not supported.
 STRICTER = {("aws:ec2/route:Route", "destinationCidrBlock")}
 
 every_row = pytest.mark.parametrize("row", ROWS.values(), ids=ROWS.keys())
 
 
-def snake(name: str) -> str:
-    return re.sub("(?<!^)(?=[A-Z])", "_", name).lower()
-
-
-def sdk(row: Row) -> Any:
-    """The SDK's class of a type: aws:eks/cluster:Cluster is Cluster of pulumi_aws.eks.cluster."""
-    _, path, name = row.token.split(":")
-    package, _, module = path.partition("/")
-    return getattr(importlib.import_module(f"pulumi_aws.{package}.{snake(module)}"), name)
-
-
 def sdk_args(row: Row) -> Any:
     """Its args class; some have another name because of a name collision in the SDK."""
-    module, name = inspect.getmodule(sdk(row)), sdk(row).__name__
+    module, name = (
+        inspect.getmodule(sdk_outputs.resource_class(row.token)),
+        sdk_outputs.resource_class(row.token).__name__,
+    )
     return getattr(module, f"{name}InitArgs", None) or getattr(module, f"{name}Args")
-
-
-def sdk_outputs(row: Row) -> dict[str, Any]:
-    """Every output that the SDK's class declares, with its type."""
-    found = {}
-    for name, member in inspect.getmembers(sdk(row), lambda member: isinstance(member, property)):
-        hint = member.fget.__annotations__.get("return")
-        if name not in ("urn", "id", "pulumi_resource_name", "pulumi_resource_type") and typing.get_args(hint):
-            found[getattr(member.fget, "_pulumi_name", name)] = typing.get_args(hint)[0]
-    return found
 
 
 def item_type(declared: Any) -> Any:
@@ -154,24 +148,30 @@ def test_required_inputs_match_the_sdk(row: Row) -> None:
 
 @every_row
 def test_outputs_match_the_sdk(row: Row) -> None:
-    declared = sdk_outputs(row)
+    declared = sdk_outputs.outputs(row.token)
     given = (
         {name.split(".")[0] for name in row.outputs}
+        | row.unset.keys()
         | row.inputs.keys()
         | ({"tagsAll"} if "tags" in row.inputs else set())
     )
-    promised = {name for name, kind in declared.items() if type(None) not in typing.get_args(kind)}
+    promised = {name for name, kind in declared.items() if not sdk_outputs.is_optional(kind)}
     assert given - declared.keys() == set(), "not declared by the SDK"
     assert promised - given == set(row.withheld), "declared by the SDK, but neither returned nor listed as withheld"
     nested = [name.split(".") for name in row.outputs if "." in name]
     for block, member in nested:
-        assert member in _types.output_type_types(_types.resource_types(sdk(row))[block])
+        assert member in _types.output_type_types(_types.resource_types(sdk_outputs.resource_class(row.token))[block])
 
 
 @every_row
 def test_replacements_match_the_official_provider(row: Row) -> None:
     forced = {path for path, prop in walk(row.inputs) if REPLACES in prop.how and path != "region"}
     assert forced == set(REPLACED[row.token].split())
+
+
+def test_schema_versions_match_the_official_provider() -> None:
+    """The official provider upgrades a state whose version is missing, and the upgrades fail on a current state."""
+    assert {row.token: row.schema_version for row in ROWS.values() if row.schema_version} == SCHEMA_VERSIONS
 
 
 def test_replacements_are_listed_for_every_row() -> None:
@@ -226,7 +226,7 @@ def test_functions_match_the_sdk() -> None:
     for token, invoke in INVOKES.items():
         module, name = token.split(":")[1].split("/")
         package = "pulumi_aws" if module == "index" else f"pulumi_aws.{module}"
-        source = importlib.import_module(f"{package}.{snake(name)}")
+        source = importlib.import_module(f"{package}.{sdk_outputs.snake(name)}")
         sent = set(re.findall(r"__args__\['(\w+)'\]", inspect.getsource(source)))
         result = next(
             kind for n, kind in inspect.getmembers(source, inspect.isclass) if re.fullmatch(r"Get\w+Result", n)
