@@ -3,11 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 POLICY := policy/.venv
-OURS := __main__.py settings infra workloads price preview bootstrap sandbox watch tests bench docs
+OURS := __main__.py settings infra workloads price preview bootstrap kube sandbox watch tests bench docs
 STACK ?= dev
 
 .DEFAULT_GOAL := help
-.PHONY: help price sandbox sandbox-status sandbox-down venv policy lint types unit test bench lock
+.PHONY: help price watch sandbox sandbox-status sandbox-down venv policy lint types unit test bench bench-watch report-screenshots lock
 
 help: ## what can be made here
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -24,11 +24,18 @@ sandbox-down: $(VENV)/.program ## `pulumi destroy`, then stop all: nothing is le
 price: $(VENV)/.program ## what a stack costs by the hour and by the month: make price STACK=dev
 	@$(BIN)/python -m price $(STACK)
 
+watch: $(VENV)/.watch ## live view of a running stack: make watch STACK=dev
+	@$(BIN)/python -m watch --stack $(STACK)
+
 venv: $(VENV)/.checks ## the Python environment, as pinned
 
 $(VENV)/.program: requirements.txt constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.txt
+	@touch $@
+
+$(VENV)/.watch: $(VENV)/.program watch/requirements.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check -r watch/requirements.txt
 	@touch $@
 
 $(VENV)/.checks: $(VENV)/.program requirements-dev.txt sandbox/requirements.txt watch/requirements.txt
@@ -58,6 +65,12 @@ test: lint types unit ## everything
 
 bench: venv ## what the program itself costs: 3 trainers against 1000
 	$(BIN)/python -m bench.program
+
+bench-watch: venv ## the live view with 1000 trainers on a real API server
+	$(BIN)/python -m bench.watch
+
+report-screenshots: venv ## pictures of report.html at two widths, light and dark, in screenshots/ (needs chromium)
+	$(BIN)/python -m tests.in_pod.report_screenshots screenshots
 
 lock: ## pin the packages that ours bring along
 	rm -rf .lock && $(PYTHON) -m venv .lock

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 # What no stack is made of. Anything else may be part of the program, so a new folder counts until it is named here.
 ASIDE = re.compile(
-    r"(\.github|\.ci|\.devcontainer|bench|bootstrap|preview|docs|sandbox|tests)/"
+    r"(\.github|\.ci|\.devcontainer|bench|bootstrap|preview|docs|kube|sandbox|tests|watch)/"
     r"|[^/]*\.md$|LICENSE$|Makefile$|pyproject\.toml$|requirements-dev\.txt$|\.gitignore$|\.pre-commit-config\.yaml$"
 )
 STACK_FILE = re.compile(r"Pulumi\.([^/]+)\.yaml")

@@ -112,6 +112,11 @@ def pulumi(name: str, arguments: Sequence[str]) -> int:
         return code
 
 
+def pulumi_environment(name: str) -> dict[str, str]:
+    """The environment in which `pulumi` finds a stack of the sandbox."""
+    return _prepare(stack_file.load(name)).engine.environment
+
+
 def status() -> int:
     """List the processes of the sandbox with their process IDs and ports."""
     rows: list[tuple[str, str, str, str, str]] = []

@@ -15,8 +15,8 @@ from typing import Any
 
 import yaml
 
+from kube.client import APPLY, NODE, SERVICE_ACCOUNT, Api, ApiError, UnreachableError, load_kubeconfig
 from sandbox import processes
-from sandbox.cluster.api import APPLY, NODE, SERVICE_ACCOUNT, Api, ApiError, UnreachableError, load_kubeconfig
 from sandbox.errors import SandboxError
 
 CLUSTER = "sandbox"

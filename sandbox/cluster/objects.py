@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from sandbox.cluster.api import Object
+from kube.client import Object
 
 
 class Metadata(TypedDict, total=False):

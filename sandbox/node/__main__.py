@@ -11,7 +11,7 @@ import threading
 import time
 from pathlib import Path
 
-from sandbox.cluster.api import Api, KubeconfigError, load_kubeconfig
+from kube.client import Api, KubeconfigError, load_kubeconfig
 from sandbox.node.container_files import ContainerSpec
 from sandbox.node.container_run import ContainerRun, end_all_containers, start
 from sandbox.node.kubelet import Kubelet

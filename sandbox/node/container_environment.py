@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from sandbox.cluster.api import CONFIG_MAP, SECRET, Api, Object
+from kube.client import CONFIG_MAP, SECRET, Api, Object
 from sandbox.cluster.objects import Container
 from sandbox.node.pod_context import NotReadyError, PodContext, UnsupportedError
 

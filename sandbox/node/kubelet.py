@@ -11,7 +11,7 @@ import time
 from http.server import ThreadingHTTPServer
 from typing import cast
 
-from sandbox.cluster.api import NODE, POD, STRATEGIC, ApiError, UnreachableError
+from kube.client import NODE, POD, STRATEGIC, ApiError, UnreachableError
 from sandbox.cluster.objects import Node, Pod
 from sandbox.node.container_run import any_container_runs, end_all_containers, end_containers
 from sandbox.node.log_server import serve_logs

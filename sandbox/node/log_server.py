@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-from sandbox.cluster.api import load_pair
+from kube.client import load_pair
 from sandbox.node.container_run import has_watcher
 from sandbox.node.pod_runner import Machine
 

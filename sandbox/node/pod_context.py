@@ -6,7 +6,7 @@ import base64
 import re
 from dataclasses import dataclass
 
-from sandbox.cluster.api import SECRET, Api, Kind
+from kube.client import SECRET, Api, Kind
 from sandbox.cluster.objects import Pod
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox.cluster.api import POD, STRATEGIC, Api, ApiError, Object, UnreachableError
+from kube.client import POD, STRATEGIC, Api, ApiError, Object, UnreachableError
 from sandbox.cluster.objects import Container, Pod, VolumeMount
 from sandbox.node import container_run
 from sandbox.node.container_environment import command, variables

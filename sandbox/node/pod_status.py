@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from sandbox.cluster.api import Object, rfc3339
+from kube.client import Object, rfc3339
 from sandbox.cluster.objects import Container, Pod
 from sandbox.node.container_files import ContainerSpec, Ended
 from sandbox.node.container_run import ContainerRun, backoff, tail

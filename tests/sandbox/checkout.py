@@ -19,8 +19,8 @@ from typing import Any
 import boto3
 import yaml
 
+from kube.client import Api, Kind, Object, load_kubeconfig
 from sandbox import build
-from sandbox.cluster.api import Api, Kind, Object, load_kubeconfig
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PROGRAM = (
@@ -31,6 +31,7 @@ PROGRAM = (
     "settings",
     "infra",
     "workloads",
+    "kube",
     "sandbox",
 )
 JOB = Kind("batch/v1", "Job", "jobs", True)

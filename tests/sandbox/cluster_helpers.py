@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from sandbox.cluster.api import Kind, Object
+from kube.client import Kind, Object
 
 NAMESPACE = Kind("v1", "Namespace", "namespaces", False)
 JOB = Kind("batch/v1", "Job", "jobs", True)

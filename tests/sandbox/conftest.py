@@ -14,10 +14,10 @@ from typing import Any
 import botocore.session
 import pytest
 
+from kube.client import POD, Api, Kind, load_kubeconfig
 from sandbox import build
 from sandbox.cloud.services import SERVICES
 from sandbox.cluster import pod_networks
-from sandbox.cluster.api import POD, Api, Kind, load_kubeconfig
 from sandbox.cluster.control_plane import ControlPlane, WorkerNode
 from tests.sandbox.cluster_helpers import NAMESPACE, NodeProcess, eventually
 from tests.sandbox.plugins.emulated_provider import Plugin

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.cluster.api import NODE, PERSISTENT_VOLUME, POD, parse_time
+from kube.client import NODE, PERSISTENT_VOLUME, POD, parse_time
 from tests.sandbox import listening
 from tests.sandbox.checkout import JOB, Checkout, changes
 from tests.sandbox.inventory import added, inventory

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from sandbox.cluster.api import NODE, POD, ApiError
+from kube.client import NODE, POD, ApiError
 from tests.sandbox.checkout import JOB, Checkout, eventually
 from tests.sandbox.inventory import inventory
 

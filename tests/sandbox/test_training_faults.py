@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from sandbox.cluster.api import POD, ApiError, Kind
+from kube.client import POD, ApiError, Kind
 from tests.sandbox import listening
 from tests.sandbox.checkout import Checkout, eventually
 from workloads.in_pod import contract

@@ -10,7 +10,7 @@ import boto3
 import pytest
 import yaml
 
-from sandbox.cluster.api import PERSISTENT_VOLUME, Api, load_kubeconfig
+from kube.client import PERSISTENT_VOLUME, Api, load_kubeconfig
 from tests.sandbox.checkout import ROOT, Checkout
 from tests.sandbox.inventory import Client, inventory
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sandbox.cluster.api import Object
+from kube.client import Object
 
 AUTONAMED = "pulumi.com/autonamed"
 DELETION_PROPAGATION = "pulumi.com/deletionPropagationPolicy"

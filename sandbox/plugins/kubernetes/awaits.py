@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from sandbox.cluster.api import POD, Api, ApiError, Kind, Object, UnreachableError
+from kube.client import POD, Api, ApiError, Kind, Object, UnreachableError
 from sandbox.plugins.kubernetes import annotation
 
 DEFAULT_SECONDS = 600.0

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sandbox.cluster.api import Object
+from kube.client import Object
 from sandbox.plugins.wire import UNKNOWN, Unknown
 
 Path = tuple[str | int, ...]

@@ -14,7 +14,7 @@ from google.protobuf import empty_pb2, struct_pb2
 from grpc import ServicerContext as Context
 from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc, plugin_pb2, provider_pb2, provider_pb2_grpc
 
-from sandbox.cluster.api import APPLY, Api, ApiError, Kind, KubeconfigError, Object, UnreachableError, load_kubeconfig
+from kube.client import APPLY, Api, ApiError, Kind, KubeconfigError, Object, UnreachableError, load_kubeconfig
 from sandbox.plugins.kubernetes import annotation, awaits, diff, schema
 from sandbox.plugins.servicer import (
     InitFailedError,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sandbox.cluster.api import Kind, Object
+from kube.client import Kind, Object
 from sandbox.plugins.kubernetes.diff import Path
 from sandbox.plugins.wire import Unknown
 

@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 import yaml
 
-from sandbox.cluster.api import CONFIG_MAP, SERVICE_ACCOUNT, Api, Object, load_kubeconfig, load_pair
+from kube.client import CONFIG_MAP, SERVICE_ACCOUNT, Api, Object, load_kubeconfig, load_pair
 from sandbox.cluster.control_plane import ControlPlane
 from tests.sandbox.cluster_helpers import eventually
 
@@ -25,7 +25,7 @@ def test_parallel_first_requests_all_use_the_client_certificate(
         release.wait(60)
         load_pair(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("sandbox.cluster.api.load_pair", load_when_released)
+    monkeypatch.setattr("kube.client.load_pair", load_when_released)
     api = Api(load_kubeconfig(str(cluster.kubeconfig)))
     with ThreadPoolExecutor() as pool:
         first = pool.submit(api.list, CONFIG_MAP)

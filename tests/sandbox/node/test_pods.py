@@ -15,8 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox import build
-from sandbox.cluster.api import (
+from kube.client import (
     CONFIG_MAP,
     NODE,
     PERSISTENT_VOLUME,
@@ -26,6 +25,7 @@ from sandbox.cluster.api import (
     Api,
     Object,
 )
+from sandbox import build
 from sandbox.cluster.control_plane import ControlPlane, WorkerNode
 from sandbox.processes import free_ports
 from tests.sandbox.cluster_helpers import JOB, NodeProcess, eventually, job

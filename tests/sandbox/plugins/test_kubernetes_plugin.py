@@ -24,7 +24,7 @@ from pulumi import _types as pulumi_types
 from pulumi.runtime.proto import provider_pb2 as pb
 from pulumi.runtime.proto import provider_pb2_grpc, status_pb2
 
-from sandbox.cluster.api import (
+from kube.client import (
     CONFIG_MAP,
     PERSISTENT_VOLUME,
     POD,

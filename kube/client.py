@@ -1,4 +1,4 @@
-"""A small client of the Kubernetes API for the emulated provider and the node, without the kubernetes package."""
+"""A small client of the Kubernetes API, for the view of a stack and for the sandbox, without the kubernetes package."""
 
 from __future__ import annotations
 
@@ -175,20 +175,24 @@ class Api:
                 for item in listing["items"]:
                     yield "ADDED", item
                 yield "SYNCED", listing
-                yield from self._changes(kind, stop, listing["metadata"]["resourceVersion"], query)
+                for change, item in self.changes(kind.path(), listing["metadata"]["resourceVersion"], query):
+                    if stop.is_set() or change == "ERROR":
+                        break
+                    yield change, item
             except (ApiError, UnreachableError):
                 stop.wait(1)
 
-    def _changes(
-        self, kind: Kind, stop: threading.Event, version: str, query: dict[str, str]
-    ) -> Iterator[tuple[str, Object]]:
+    def changes(self, path: str, version: str, query: dict[str, str]) -> Iterator[tuple[str, Object]]:
+        """Yield (ADDED | MODIFIED | DELETED | ERROR, object) for one watch, which ends after 50 seconds."""
         parameters = query | {"watch": "1", "resourceVersion": version, "timeoutSeconds": "50"}
-        with self._open("GET", kind.path(), None, parameters) as response:
-            for line in response:
-                event = json.loads(line)
-                if stop.is_set() or event["type"] == "ERROR":
-                    return
-                yield event["type"], event["object"]
+        for line in self.lines(path, parameters):
+            event = json.loads(line)
+            yield event["type"], event["object"]
+
+    def lines(self, path: str, query: dict[str, str]) -> Iterator[bytes]:
+        """The lines of an answer as they arrive."""
+        with self._open("GET", path, None, query) as response:
+            yield from response
 
     def kind(self, api_version: str, kind: str) -> Kind | None:
         """Look up a kind in the API server's discovery; None if the cluster does not have it."""

@@ -1,0 +1,203 @@
+"""`python -m watch --stack STACK`: a live view of a stack in the terminal. Ctrl-C ends the view, nothing else."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import threading
+import time
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.live import Live
+
+from kube.client import Api, KubeconfigError, load_kubeconfig
+from price.cost import PriceError, estimate, stack_settings
+from settings.schema import Settings
+from watch import stack, training_log, words
+from watch.cluster import Cluster
+from watch.errors import WatchError
+from watch.screen import draw
+from watch.snapshot import FAILED, Cost, Names, Snapshot, jobs_of, nodes_of, pods_to_read
+from watch.training_log import Progress
+
+# The state is a file in S3 or a service of Pulumi: read it more often only while `pulumi up` works.
+SECONDS_BETWEEN_STATES, SECONDS_WHEN_IDLE = 5.0, 15.0
+SECONDS_BETWEEN_PICTURES = 1.0
+SECONDS_FOR_FIRST_LIST = 15.0
+SECONDS_FOR_LOGS = 3.0
+
+
+class View:
+    """Collects what is known of one stack."""
+
+    def __init__(self, name: str, settings: Settings) -> None:
+        self.settings = settings
+        self.env = stack.environment(name)
+        self.names = Names(
+            name,
+            settings.region,
+            stack.in_sandbox(name),
+            settings.workers.count,
+            settings.trainers,
+            settings.job.passes,
+            settings.job.name,
+            settings.export.enabled,
+        )
+        self.state = stack.export(name, self.env)
+        self.read_at = time.monotonic()
+        self.trouble = ""
+        self.seen: dict[str, float] = {}
+        self.cluster: Cluster | None = None
+        self.progress: dict[str, Progress] = {}
+        if not self.state.resources and not self.state.operations:
+            raise WatchError(f"Stack {name} has no resources. Create them with `pulumi up --stack {name}`.")
+
+    def follow_state(self) -> None:
+        """Read the stack's state for as long as the process lives."""
+        while True:
+            time.sleep(SECONDS_BETWEEN_STATES if self.state.operations or not self.cluster else SECONDS_WHEN_IDLE)
+            try:
+                self.state, self.trouble = stack.export(self.names.stack, self.env), ""
+            except (WatchError, ValueError) as error:
+                self.trouble = str(error)
+
+    def connect(self) -> None:
+        """Begin to follow the cluster as soon as the state names one."""
+        if self.cluster or not self.state.kubeconfig:
+            return
+        try:
+            api = Api(load_kubeconfig(self.state.kubeconfig))
+        except KubeconfigError as error:
+            self.trouble = str(error)
+            return
+        self.cluster = Cluster(api, self.settings.job.namespace)
+        self.cluster.start()
+
+    def snapshot(self) -> Snapshot:
+        """What is known now."""
+        now = time.time()
+        state, cluster = self.state, self.cluster
+        self.seen = {each: self.seen.get(each, now) for each in state.operations}
+        jobs = jobs_of(self.names, cluster.copy("jobs"), cluster.copy("pods")) if cluster else ()
+        if cluster:
+            roles = {pod.uid: job.role for job in jobs for pod in job.pods}
+            for pod in pods_to_read(jobs):
+                cluster.follow_log(pod.uid, pod.name)
+                role = roles[pod.uid]
+                self.progress[role] = training_log.read(self.progress.get(role, Progress()), cluster.take_log(pod.uid))
+        trouble = [self.trouble, *(cluster.trouble.values() if cluster else ())]
+        steps = state.outputs.get("nextSteps") or {}
+        return Snapshot(
+            self.names,
+            now,
+            state.resources,
+            tuple(self.seen.items()),
+            nodes_of(cluster.copy("nodes")) if cluster else (),
+            jobs,
+            dict(self.progress),
+            cost_of(self.settings, state.created),
+            str(steps.get("fetchModel", "")),
+            tuple(dict.fromkeys(filter(None, trouble))),
+        )
+
+
+def cost_of(settings: Settings, since: float) -> Cost | None:
+    """The cost by the list prices, as far as they are known."""
+    try:
+        found = estimate(settings)
+    except PriceError:
+        return None
+    return Cost(float(found.hourly), since, found.unknown)
+
+
+def first(view: View) -> Snapshot:
+    """The first full picture: the cluster's lists, and the logs that are there."""
+    view.connect()
+    ends = time.monotonic() + SECONDS_FOR_FIRST_LIST
+    while view.cluster and not view.cluster.listed and time.monotonic() < ends:
+        time.sleep(0.05)
+    return view.snapshot()
+
+
+def settle_logs(view: View) -> Snapshot:
+    """A picture with the logs that arrive in the next seconds."""
+    ends = time.monotonic() + SECONDS_FOR_LOGS
+    view.snapshot()
+    while view.cluster and not view.cluster.logs_read() and time.monotonic() < ends:
+        time.sleep(0.1)
+        view.snapshot()
+    return view.snapshot()
+
+
+def print_news(shown: Snapshot, known: set[str]) -> None:
+    """Print the lines that are new since the last picture."""
+    now = words.lines(shown)
+    for line in now:
+        if line not in known:
+            print(f"{time.strftime('%H:%M:%S')} {line}", flush=True)
+    known.clear()
+    known.update(now)
+
+
+def run(name: str, once: bool, console: Console) -> int:
+    view = View(name, stack_settings(name))
+    shown = first(view)
+    if once:
+        shown = settle_logs(view)
+        if console.is_terminal:
+            console.print(draw(shown, console.width))
+        else:
+            print("\n".join(words.lines(shown)))
+        return 1 if shown.trouble else 0
+    threading.Thread(target=view.follow_state, daemon=True).start()
+    if not console.is_terminal:
+        return print_until_the_end(view)
+    try:
+        with Live(draw(shown, console.width), console=console, auto_refresh=False, screen=True) as live:
+            while True:
+                time.sleep(SECONDS_BETWEEN_PICTURES)
+                view.connect()
+                shown = view.snapshot()
+                live.update(draw(shown, console.width), refresh=True)
+    finally:
+        # The last picture stays in the terminal.
+        console.print(draw(shown, console.width))
+
+
+def print_until_the_end(view: View) -> int:
+    """Print what happens until the model is ready or a Job has failed."""
+    known: set[str] = set()
+    while True:
+        view.connect()
+        shown = view.snapshot()
+        ended = words.is_finished(shown) or any(job.state == FAILED for job in shown.jobs)
+        if ended and not shown.operations:
+            view.state = stack.export(view.names.stack, view.env)
+            print_news(settle_logs(view), known)
+            return 0 if words.is_finished(shown) else 1
+        print_news(shown, known)
+        time.sleep(SECONDS_BETWEEN_PICTURES)
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m watch", description="A live view of a stack.")
+    parser.add_argument("--stack", default="dev", help="the stack to watch (default: dev)")
+    parser.add_argument("--once", action="store_true", help="print one picture and end")
+    given = parser.parse_args(arguments)
+    console = Console()
+    try:
+        return run(given.stack, given.once, console)
+    except (WatchError, PriceError) as error:
+        print(f"watch: {error}", file=sys.stderr)
+        return 1
+    except json.JSONDecodeError:
+        print("watch: Pulumi's answer is not JSON. Check `pulumi version`.", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

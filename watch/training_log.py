@@ -1,0 +1,126 @@
+"""What the log of a Job's pod tells about its progress."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+CHECKPOINT = re.compile(r"launch: checkpoint (\d{1,9}) of (\d{1,9}) (\{.*\}) written (\S+)$")
+ATTEMPTS = re.compile(r"launch: attempts (\[.*\])$")
+PERCENT = re.compile(r"(?<![\d.])(\d{1,3})%")
+REMAINING = re.compile(r"ETA (\d+):(\d\d):(\d\d)")
+LONGEST_LINE = 200
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt of the training Job; `ended` is 0 while it runs."""
+
+    number: int
+    started: float
+    ended: float
+    reason: str
+    result: str
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Everything that was read from one pod's log."""
+
+    planned: int = 0
+    checkpoints: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
+    written: Mapping[int, float] = field(default_factory=dict)
+    attempts: tuple[Attempt, ...] = ()
+    percent: int | None = None
+    remaining: float | None = None
+    last_line: str = ""
+
+
+def read(progress: Progress, lines: Iterable[str]) -> Progress:
+    """The progress after these lines. To read a line twice changes nothing."""
+    for line in lines:
+        progress = read_line(progress, line.strip())
+    return progress
+
+
+def read_line(progress: Progress, line: str) -> Progress:
+    if not line:
+        return progress
+    if found := CHECKPOINT.search(line):
+        numbers = _json(found[3], dict)
+        number = int(found[1])
+        return replace(
+            progress,
+            planned=int(found[2]),
+            checkpoints={**progress.checkpoints, number: {k: float(v) for k, v in numbers.items() if _is_number(v)}},
+            written={**progress.written, number: _time(found[4])},
+            percent=None,
+            remaining=None,
+        )
+    if found := ATTEMPTS.search(line):
+        return replace(progress, attempts=tuple(filter(None, map(_attempt, _json(found[1], list)))))
+    percent, remaining = PERCENT.search(line), REMAINING.search(line)
+    return replace(
+        progress,
+        last_line=line[:LONGEST_LINE],
+        percent=min(100, int(percent[1])) if percent else progress.percent,
+        remaining=(
+            int(remaining[1]) * 3600 + int(remaining[2]) * 60 + int(remaining[3]) if remaining else progress.remaining
+        ),
+    )
+
+
+def time_left(progress: Progress, now: float) -> float | None:
+    """Seconds until the last checkpoint: as the training states it, else from the newest checkpoints."""
+    if progress.remaining is not None:
+        return progress.remaining
+    newest = sorted(progress.written)[-10:]
+    if len(newest) < 2 or not progress.planned:
+        return None
+    each = (progress.written[newest[-1]] - progress.written[newest[0]]) / (newest[-1] - newest[0])
+    return max(0.0, each * (progress.planned - newest[-1]) - (now - progress.written[newest[-1]]))
+
+
+def share_done(progress: Progress) -> float:
+    """How much of the training is done, from 0 to 1."""
+    reached = max(progress.checkpoints, default=0)
+    if not progress.planned:
+        return 0.0
+    part = (progress.percent or 0) / 100 if reached < progress.planned else 0.0
+    return min(1.0, (reached + part) / progress.planned)
+
+
+def _attempt(value: Any) -> Attempt | None:
+    try:
+        return Attempt(
+            int(value["number"]),
+            float(value["started"]),
+            float(value["ended"] or 0),
+            str(value["reason"]),
+            str(value["result"]),
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _json(text: str, kind: type) -> Any:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return kind()
+    return value if isinstance(value, kind) else kind()
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _time(text: str) -> float:
+    try:
+        return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+    except ValueError:
+        return 0.0
