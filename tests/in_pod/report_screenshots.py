@@ -1,4 +1,4 @@
-"""`python -m tests.in_pod.report_screenshots FOLDER`: report.html of an invented training, two widths, light and dark."""
+"""`python -m tests.in_pod.report_screenshots FOLDER`: report.html of an invented training as four pictures."""
 
 from __future__ import annotations
 

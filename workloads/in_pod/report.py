@@ -399,6 +399,7 @@ details { margin-top: 0.4rem; } summary { cursor: pointer; color: var(--soft); }
 details ul { max-height: 14rem; overflow-y: auto; margin: 0.3rem 0 0; padding-left: 1.2rem; }
 dl { display: grid; grid-template-columns: minmax(7rem, 14rem) 1fr; gap: 0.25rem 1rem; margin: 0; }
 dt { color: var(--soft); } dd { margin: 0; min-width: 0; } code { font-family: ui-monospace, monospace; }
+@media (max-width: 40rem) { dl { grid-template-columns: 1fr; gap: 0; } dd { margin-bottom: 0.5rem; } }
 .files { padding-left: 1.2rem; } .files li { margin-bottom: 0.4rem; }
 """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sandbox.cluster.api import POD, Api, Object
+
 from tests.sandbox.cluster_helpers import NodeProcess, eventually
 
 
