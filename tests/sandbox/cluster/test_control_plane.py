@@ -7,8 +7,8 @@ import ssl
 from pathlib import Path
 
 import pytest
-from sandbox.cluster.api import load_kubeconfig
 
+from kube.client import load_kubeconfig
 from sandbox.cluster.control_plane import ControlPlane
 from tests.sandbox import listening
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from sandbox.cluster.api import POD, Api, Object
-
+from kube.client import POD, Api, Object
 from tests.sandbox.cluster_helpers import NodeProcess, eventually
 
 

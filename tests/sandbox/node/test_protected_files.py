@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sandbox.cluster.api import Api, Object
 
+from kube.client import Api, Object
 from sandbox.paths import CHECKOUT
 from tests.sandbox.cluster_helpers import NodeProcess, eventually
 from tests.sandbox.node.pods import create, pod, run_to_end, waiting_message
