@@ -160,7 +160,8 @@ def _start(sandbox: Sandbox) -> str:
     """Start AWS, Kubernetes and the workers if they are not running. Returns the endpoint of AWS."""
     sandbox.engine.clean_up_after_kill()
     aws = sandbox.aws.running()
-    if reason := _reason_to_start_over(sandbox, aws):
+    changed_plugins = _install_plugins(sandbox)
+    if reason := _reason_to_start_over(sandbox, aws, changed_plugins):
         with step("starting over with an empty AWS and Kubernetes") as shown:
             shown.note(f"because {reason}")
             _stop_clusters(sandbox.aws.python)
@@ -168,7 +169,6 @@ def _start(sandbox: Sandbox) -> str:
             shutil.rmtree(sandbox.engine.state)
             aws = None
     sandbox.engine.create_stack()
-    _install_plugins(sandbox)
     why_simulated = sandbox.workers.why_not()
     with step("starting Kubernetes") as shown:
         shown.note(sandbox.kubernetes.up(sandbox.binaries, simulate_pods=bool(why_simulated)))
@@ -192,7 +192,7 @@ def _start(sandbox: Sandbox) -> str:
     return endpoint
 
 
-def _reason_to_start_over(sandbox: Sandbox, aws: processes.Process | None) -> str:
+def _reason_to_start_over(sandbox: Sandbox, aws: processes.Process | None, changed_plugins: list[str]) -> str:
     """Why the recorded state is of no use. Empty if it is.
 
     The emulated AWS keeps its resources in memory. A resource without a record would be created a second time.
@@ -201,6 +201,8 @@ def _reason_to_start_over(sandbox: Sandbox, aws: processes.Process | None) -> st
         return ""
     if aws is None:
         return "the emulated AWS had stopped and lost its resources"
+    if changed_plugins:
+        return f"the stacks were created with {' and '.join(changed_plugins)}"
     pending = sandbox.engine.unfinished_creates()
     unrecorded = [resource["type"] for resource in pending if not resource["type"].startswith("kubernetes:")]
     return f"Pulumi was killed while it created {', '.join(unrecorded)}" if unrecorded else ""
@@ -218,17 +220,22 @@ def _stop_clusters(python: Path) -> None:
     shutil.rmtree(FOLDER / "stacks", ignore_errors=True)
 
 
-def _install_plugins(sandbox: Sandbox) -> None:
+def _install_plugins(sandbox: Sandbox) -> list[str]:
+    """Returns the former providers that were replaced: an official by an emulated one, or the other way round."""
     home = FOLDER / "home/.pulumi"
-    if (home / "plugins").exists():
-        return
+    if choice.is_current(home, os.environ):
+        return []
     with step("looking for the official provider plugins") as shown:
         plugins = choice.choose(sandbox.engine.environment, os.environ)
         emulated = [plugin.name for plugin in plugins if plugin.emulated]
         shown.note(f"not found: using the emulated {' and '.join(emulated)} provider" if emulated else "found")
+    before = choice.installed(home)
+    shutil.rmtree(home / "plugins", ignore_errors=True)
     choice.install(plugins, home, sandbox.aws.python)
     if not shutil.which("pulumi-language-python"):
         choice.install_language_host(home, Path(sys.executable))
+    replaced = [plugin for plugin in plugins if before.get(plugin.name, plugin.emulated) != plugin.emulated]
+    return [f"the {'official' if plugin.emulated else 'emulated'} {plugin.name} provider" for plugin in replaced]
 
 
 def _refresh(sandbox: Sandbox) -> None:

@@ -35,21 +35,49 @@ class Plugin:
 
 def choose(environment: Mapping[str, str], user: Mapping[str, str]) -> list[Plugin]:
     """Look for each official plugin: on the user's PATH, in the plugin folders, and for download."""
-    homes = [Path(user.get("PULUMI_HOME") or Path(user.get("HOME", "/")) / ".pulumi"), build.cache() / "pulumi"]
-    wanted = {name: metadata.version(f"pulumi-{name}") for name in NAMES}
-
-    def found(name: str) -> Path | None:
-        command = f"pulumi-resource-{name}"
-        installed = (home / "plugins" / f"resource-{name}-v{wanted[name]}" / command for home in homes)
-        on_path = shutil.which(command, path=user.get("PATH"))
-        return Path(on_path) if on_path else next((file for file in installed if os.access(file, os.X_OK)), None)
-
+    cache = {"PULUMI_HOME": str(build.cache() / "pulumi")}
     downloads = [
-        _download(n, v, dict(environment) | {"PULUMI_HOME": str(homes[1])}) for n, v in wanted.items() if not found(n)
+        _download(name, version, dict(environment) | cache)
+        for name, version in _versions().items()
+        if not _find(name, version, user)
     ]
     for download in downloads:
         _await(download)
-    return [Plugin(name, version, found(name)) for name, version in wanted.items()]
+    return [Plugin(name, version, _find(name, version, user)) for name, version in _versions().items()]
+
+
+def installed(home: Path) -> dict[str, bool]:
+    """The plugins in this home: whether each one is the emulated provider."""
+    found = (home / "plugins").glob("resource-*/pulumi-resource-*")
+    return {file.name.removeprefix("pulumi-resource-"): not file.is_symlink() for file in found}
+
+
+def is_current(home: Path, user: Mapping[str, str]) -> bool:
+    """Whether `choose` would choose the installed plugins again. Downloads nothing."""
+
+    def current(name: str, version: str) -> bool:
+        file = _file(home, name, version)
+        if file.is_symlink():
+            return file.exists()
+        return file.exists() and not _find(name, version, user)
+
+    return all(current(name, version) for name, version in _versions().items())
+
+
+def _versions() -> dict[str, str]:
+    return {name: metadata.version(f"pulumi-{name}") for name in NAMES}
+
+
+def _file(home: Path, name: str, version: str) -> Path:
+    return home / "plugins" / f"resource-{name}-v{version}" / f"pulumi-resource-{name}"
+
+
+def _find(name: str, version: str, user: Mapping[str, str]) -> Path | None:
+    """The official plugin, on the user's PATH or in a plugin folder."""
+    on_path = shutil.which(f"pulumi-resource-{name}", path=user.get("PATH"))
+    homes = [Path(user.get("PULUMI_HOME") or Path(user.get("HOME", "/")) / ".pulumi"), build.cache() / "pulumi"]
+    files = [Path(on_path)] if on_path else [_file(home, name, version) for home in homes]
+    return next((file for file in files if os.access(file, os.X_OK)), None)
 
 
 def _download(name: str, version: str, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
@@ -78,22 +106,19 @@ def _await(download: subprocess.Popen[bytes]) -> None:
 def install(plugins: list[Plugin], home: Path, python: Path) -> None:
     """Put them into the plugin folder of this home, with the versions that the program's packages require."""
     for plugin in plugins:
-        target = _folder(home, f"resource-{plugin.name}-v{plugin.version}") / f"pulumi-resource-{plugin.name}"
+        file = _file(home, plugin.name, plugin.version)
+        file.parent.mkdir(parents=True)
         if plugin.executable:
-            target.symlink_to(plugin.executable)
+            file.symlink_to(plugin.executable)
         else:
-            _script(target, f'PYTHONPATH="{CHECKOUT}" exec "{python}" -m sandbox.plugins.{plugin.name}')
+            _script(file, f'PYTHONPATH="{CHECKOUT}" exec "{python}" -m sandbox.plugins.{plugin.name}')
 
 
 def install_language_host(home: Path, python: Path) -> None:
     host = CHECKOUT / "sandbox/engine/language_host.py"
-    _script(_folder(home, "language-python-v0.0.1") / "pulumi-language-python", f'exec "{python}" "{host}"')
-
-
-def _folder(home: Path, name: str) -> Path:
-    folder = home / "plugins" / name
-    folder.mkdir(parents=True)
-    return folder
+    file = home / "plugins/language-python-v0.0.1/pulumi-language-python"
+    file.parent.mkdir(parents=True)
+    _script(file, f'exec "{python}" "{host}"')
 
 
 def _script(file: Path, command: str) -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import time
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from sandbox import build
+from sandbox import build, commands
 from sandbox.plugins import choice
 
 AWS = f"resource-aws-v{metadata.version('pulumi-aws')}/pulumi-resource-aws"
@@ -79,6 +82,49 @@ def test_slow_download_may_finish(engine: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(choice, "SECONDS_TO_START", 1)
     script(engine, download("echo 'Downloading plugin: 1.2 MiB / 150 MiB'; sleep 3"))
     assert None not in chosen(engine, {"PATH": "/nowhere", "HOME": "/nowhere"}).values()
+
+
+def test_installed_plugins_are_current_until_another_kind_is_found(engine: Path, tmp_path: Path) -> None:
+    home, user = tmp_path / "sandbox", {"PATH": str(tmp_path / "bin"), "HOME": "/nowhere"}
+    assert not choice.is_current(home, user)
+    choice.install(choice.choose({"PATH": f"{engine.parent}:{os.environ['PATH']}"}, user), home, Path(sys.executable))
+    assert choice.installed(home) == {"aws": True, "kubernetes": True}
+    assert choice.is_current(home, user)
+    script(tmp_path / "bin/pulumi-resource-aws", "exit 0")
+    assert not choice.is_current(home, user)
+
+
+def test_official_plugin_is_current_until_it_is_deleted(engine: Path, tmp_path: Path) -> None:
+    home, user = tmp_path / "sandbox", {"PATH": str(tmp_path / "bin"), "HOME": "/nowhere"}
+    ours = script(tmp_path / "bin/pulumi-resource-aws", "exit 0")
+    choice.install(choice.choose({"PATH": f"{engine.parent}:{os.environ['PATH']}"}, user), home, Path(sys.executable))
+    assert choice.installed(home) == {"aws": False, "kubernetes": True}
+    assert choice.is_current(home, user)
+    ours.unlink()
+    assert not choice.is_current(home, user)
+
+
+def test_sandbox_starts_over_when_another_kind_of_plugin_is_found(
+    engine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "state").mkdir()
+    environment = {"PATH": f"{engine.parent}:{os.environ['PATH']}"}
+    parts = {
+        "engine": SimpleNamespace(environment=environment, state=tmp_path / "state", unfinished_creates=list),
+        "aws": SimpleNamespace(python=Path(sys.executable)),
+    }
+    sandbox: Any = SimpleNamespace(**parts)
+    running: Any = object()
+    monkeypatch.setattr(commands, "FOLDER", tmp_path)
+    monkeypatch.setenv("HOME", "/nowhere")
+    assert commands._install_plugins(sandbox) == []
+    assert commands._reason_to_start_over(sandbox, running, []) == ""
+    script(tmp_path / "bin/pulumi-resource-aws", "exit 0")
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    changed = commands._install_plugins(sandbox)
+    reason = commands._reason_to_start_over(sandbox, running, changed)
+    assert reason == "the stacks were created with the emulated aws provider"
+    assert commands._install_plugins(sandbox) == []
 
 
 def test_installed_emulated_provider_prints_its_port(cached: None, tmp_path: Path) -> None:
