@@ -46,8 +46,10 @@ class Job:
     passes: int
     attempts: int
     peer_timeout_minutes: int
+    stall_minutes: int
     timeout_minutes: int
     wait: bool
+    threads: int
     gpus_per_trainer: int
 
     @property

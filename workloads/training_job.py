@@ -17,6 +17,8 @@ from workloads.job import container, job, pod
 from workloads.volume import POD_VOLUME, Volume
 
 ACCOUNT = "paddle-trainer"
+LAUNCHER = f"{contract.SCRIPTS}/launch.py"
+NO_LIMIT = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -75,15 +77,22 @@ def training_job_spec(
         Env.SPARSE_PORTS: str(pserver.sparse_ports),
         Env.TRAINERS: str(settings.trainers),
         Env.TRAINER_COUNT: str(settings.trainers),
+        Env.THREADS: str(job_settings.threads),
         Env.PASSES: str(job_settings.passes),
         Env.MAX_ATTEMPTS: str(job_settings.attempts),
         Env.PEER_TIMEOUT_SECONDS: str(job_settings.peer_timeout_minutes * 60),
+        Env.STALL_SECONDS: str(job_settings.stall_minutes * 60),
     }
     mounts: list[k8s.core.v1.VolumeMountArgsDict] = [
         {"mount_path": contract.TRAINING_VOLUME, "name": POD_VOLUME},
         scripts.MOUNT,
     ]
-    fields = {Env.POD_NAME: "metadata.name", Env.POD_UID: "metadata.uid", Env.POD_IP: "status.podIP"}
+    fields = {
+        Env.POD_NAME: "metadata.name",
+        Env.POD_UID: "metadata.uid",
+        Env.POD_IP: "status.podIP",
+        Env.JOB_UID: "metadata.labels['batch.kubernetes.io/controller-uid']",
+    }
     gpus = {"nvidia.com/gpu": str(job_settings.gpus_per_trainer)} if job_settings.gpus_per_trainer else {}
     main = container(
         "trainer", job_settings.image, job_settings.command, env, mounts, "1", "2Gi", fields=fields, limits=gpus
@@ -92,14 +101,25 @@ def training_job_spec(
     main["ports"] = [
         {"name": f"jobport{i}", "host_port": port, "container_port": port} for i, port in enumerate(pserver.host_ports)
     ]
+    # A pod that is lost with its node does not count as failed.
+    rules: list[k8s.batch.v1.PodFailurePolicyRuleArgsDict] = [
+        {"action": "Ignore", "on_pod_conditions": [{"type": "DisruptionTarget", "status": "True"}]}
+    ]
+    # Without our launcher, the image's own command cannot count attempts, so Kubernetes counts failed pods.
+    backoff_limit = job_settings.attempts - 1
+    if any(LAUNCHER in word for word in job_settings.command):
+        final: k8s.batch.v1.PodFailurePolicyOnExitCodesRequirementArgsDict = {
+            "container_name": main["name"],
+            "operator": "In",
+            "values": [contract.FINAL_FAILURE],
+        }
+        rules.insert(0, {"action": "FailJob", "on_exit_codes": final})
+        backoff_limit = NO_LIMIT
     return {
         "parallelism": settings.trainers,
         "completions": settings.trainers,
         "completion_mode": "Indexed",
-        # A failed pod means a new attempt for all trainers. A pod that is lost with its node does not count as failed.
-        "backoff_limit": job_settings.attempts - 1,
-        "pod_failure_policy": {
-            "rules": [{"action": "Ignore", "on_pod_conditions": [{"type": "DisruptionTarget", "status": "True"}]}]
-        },
+        "backoff_limit": backoff_limit,
+        "pod_failure_policy": {"rules": rules},
         "template": pod(job_settings.name, account, [volume, code], [main], after=after),
     }

@@ -125,7 +125,7 @@ class FakeApi:
         if token not in self.tokens:
             self.reply(handler, 401, {"message": "Unauthorized"})
         elif query.get("watch"):
-            self.watch(handler, int(query["resourceVersion"]))
+            self.watch(handler, int(query["resourceVersion"]), query)
         else:
             self.page(handler, query)
 
@@ -141,7 +141,7 @@ class FakeApi:
         """A page of the list, and the token for the next."""
         with self.changed:
             version, _, after = query.get("continue", f"{self.version}:").partition(":")
-            names = sorted(name for name in self.objects if name > after)
+            names = sorted(name for name, item in self.objects.items() if name > after and selected(item, query))
             limit = int(query.get("limit", "0")) or len(names)
             metadata = {"resourceVersion": version}
             if len(names) > limit:
@@ -153,7 +153,7 @@ class FakeApi:
         else:
             self.reply(handler, 200, {"kind": "List", "metadata": metadata, "items": items})
 
-    def watch(self, handler: BaseHTTPRequestHandler, version: int) -> None:
+    def watch(self, handler: BaseHTTPRequestHandler, version: int, query: dict[str, str]) -> None:
         """Changes after the version, until cut off."""
         if version < self.oldest:
             self.reply(handler, 410, {"message": "too old resource version"})
@@ -179,7 +179,8 @@ class FakeApi:
                 handler.close_connection = True
                 return
             for _, kind, item in fresh:
-                self.send(handler, {"type": kind, "object": item})
+                if selected(item, query):
+                    self.send(handler, {"type": kind, "object": item})
             if not fresh and time.monotonic() - bookmark > 0.4:
                 bookmark = time.monotonic()
                 self.send(handler, {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": str(now)}}})
@@ -191,15 +192,21 @@ class FakeApi:
         handler.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
 
 
-def make_pod(job: str, index: int | None, address: str, phase: str = "Running", owner: str = "job-1") -> dict[str, Any]:
+def selected(item: dict[str, Any], query: dict[str, str]) -> bool:
+    """Whether the object has the label that the request asks for."""
+    name, _, value = query.get("labelSelector", "").partition("=")
+    return not name or item["metadata"].get("labels", {}).get(name) == value
+
+
+def make_pod(job: str, index: int, address: str, phase: str = "Running", owner: str = "job-1") -> dict[str, Any]:
     """A pod of the Job, as the Job controller makes it: each with a UID of its own."""
     uid = str(uuid.uuid4())
-    annotations = {} if index is None else {"batch.kubernetes.io/job-completion-index": str(index)}
+    annotations = {"batch.kubernetes.io/job-completion-index": str(index)}
     return {
         "metadata": {
-            "name": f"{job}-{'x' if index is None else index}-{uid[:5]}",
+            "name": f"{job}-{index}-{uid[:5]}",
             "uid": uid,
-            "labels": {"job-name": job},
+            "labels": {"job-name": job, "batch.kubernetes.io/controller-uid": owner},
             "annotations": annotations,
             "creationTimestamp": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "ownerReferences": [{"kind": "Job", "name": job, "uid": owner, "controller": True}],

@@ -9,7 +9,7 @@ import kubernetes_api
 import pytest
 
 from tests.in_pod.api import FakeApi, make_certificate
-from tests.in_pod.job import STUB, Gang
+from tests.in_pod.training_run import STUB, TrainingRun
 
 
 @pytest.fixture(scope="session")
@@ -42,9 +42,9 @@ def api(account: Path, certificates: Path, monkeypatch: pytest.MonkeyPatch) -> I
 
 
 @pytest.fixture
-def gang(tmp_path: Path, api: FakeApi, account: Path) -> Iterator[Gang]:
+def run(tmp_path: Path, api: FakeApi, account: Path) -> Iterator[TrainingRun]:
     """A training Job of three trainers with a stub for training."""
-    made = Gang(tmp_path, api, account, trainers=3)
+    made = TrainingRun(tmp_path, api, account, trainers=3)
     made.prepare(STUB / "train.py")
     yield made
     made.close()

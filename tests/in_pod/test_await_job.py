@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.in_pod.api import FakeApi
-from tests.in_pod.job import TRAINER
+from tests.in_pod.training_run import TRAINER
 
 START = (
     "import sys, pathlib, kubernetes_api, await_job;"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.in_pod.job import TRAINER
+from tests.in_pod.training_run import TRAINER
 
 
 @dataclass

@@ -166,3 +166,18 @@ def test_a_server_of_another_name_is_refused(api: FakeApi, monkeypatch: pytest.M
     with pytest.raises(OSError, match="Hostname mismatch"):
         kubernetes_api.list_all(PATH, {})
     assert not api.requests
+
+
+def test_watches_that_end_at_once_are_repeated_more_and_more_slowly_with_a_new_list(
+    api: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delays: list[float] = []
+    monkeypatch.setattr(kubernetes_api, "events", lambda *_: iter(()))
+    monkeypatch.setattr("random.uniform", lambda *_: 1.0)
+    monkeypatch.setattr("time.sleep", delays.append)
+    add(api, 1)
+    lists = kubernetes_api.follow(PATH, {}, print)
+    for _ in range(6):
+        next(lists)
+    assert delays == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0]
+    assert len(api.requests) == 6, "a new list after the second watch and after each later one"

@@ -25,7 +25,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.in_pod.job import TRAINER
+from tests.in_pod.training_run import TRAINER
 
 
 class KilledError(BaseException):

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import report
 
-from tests.in_pod.job import Gang
+from tests.in_pod.training_run import TrainingRun
 
 HOSTILE = "<script>alert(1)</script>\u202e\x07'\"&"
 VOID = {"meta", "link", "br"}
@@ -295,35 +295,35 @@ def test_each_checkpoint_is_printed_once(output: Path) -> None:
     assert report.news(report.gather(output, "job", 3, {}), known) == [line]
 
 
-def test_launchers_keep_the_report_through_a_failure(gang: Gang) -> None:
-    gang.settings["STUB_PASS_SECONDS"] = "0.6"
+def test_launchers_keep_the_report_through_a_failure(run: TrainingRun) -> None:
+    run.settings["STUB_PASS_SECONDS"] = "0.6"
     for index in range(3):
-        gang.start(index)
-    gang.wait(lambda: len(gang.passes()) >= 1)
-    os.kill(int((gang.root / "stub-1.pid").read_text()), signal.SIGKILL)
-    gang.wait(gang.ended)
-    assert gang.statuses() == [0, 0, 0]
-    output = gang.root / "output"
+        run.start(index)
+    run.wait(lambda: len(run.passes()) >= 1)
+    os.kill(int((run.root / "stub-1.pid").read_text()), signal.SIGKILL)
+    run.wait(run.ended)
+    assert run.statuses() == [0, 0, 0]
+    output = run.root / "output"
     entries = report.read_history(output)
     assert [(each["number"], each["result"]) for each in entries] == [(1, ""), (2, "finished")]
     assert "trainer 1" in entries[0]["reason"]
     shown = Page((output / report.NAME).read_text())
     for words in ("Finished. Checkpoint 3 of 3, 100%.", "Caused by trainer 1.", "pass-00002", "job.attempts 3"):
         assert words in shown.text
-    printed = "".join(trainer.text() for trainer in gang.all)
+    printed = "".join(trainer.text() for trainer in run.all)
     assert [printed.count(f"launch: checkpoint {number} of 3 {{}} written 2") for number in (1, 2, 3)] == [1, 1, 1]
     assert printed.count("launch: attempts [") == 3
     assert not [path.name for path in output.iterdir() if path.name.startswith(".report")]
 
 
-def test_a_report_that_cannot_be_written_ends_no_training(gang: Gang) -> None:
-    (gang.root / "output" / report.NAME).mkdir(parents=True)
-    (gang.root / "output" / report.HISTORY).mkdir()
+def test_a_report_that_cannot_be_written_ends_no_training(run: TrainingRun) -> None:
+    (run.root / "output" / report.NAME).mkdir(parents=True)
+    (run.root / "output" / report.HISTORY).mkdir()
     for index in range(3):
-        gang.start(index)
-    gang.wait(gang.ended)
-    assert gang.statuses() == [0, 0, 0]
-    assert "report.html cannot be written" in gang.pods[0].text()
+        run.start(index)
+    run.wait(run.ended)
+    assert run.statuses() == [0, 0, 0]
+    assert "report.html cannot be written" in run.pods[0].text()
 
 
 @pytest.mark.skipif(not shutil.which("chromium"), reason="there is no chromium on this machine")

@@ -16,7 +16,7 @@ import prepare
 import pytest
 
 from tests.in_pod.api import FakeApi
-from tests.in_pod.job import TRAINER, Gang
+from tests.in_pod.training_run import TRAINER, TrainingRun
 
 PASSES = 3
 PREDICT = """
@@ -30,20 +30,20 @@ print(json.dumps([accuracy, zebra.item()]))
 """
 
 
-def make_gang(folder: Path, api: FakeApi, account: Path, trainers: int) -> Gang:
+def make_run(folder: Path, api: FakeApi, account: Path, trainers: int) -> TrainingRun:
     """A Job whose data and code the real data Job put there, and whose training is the real one."""
-    gang = Gang(folder, api, account, trainers, job=f"job{trainers}", paddle=[])
+    run = TrainingRun(folder, api, account, trainers, job=f"job{trainers}", paddle=[])
     environment = {
         **os.environ,
-        "OUT_DIR": str(gang.root),
+        "OUT_DIR": str(run.root),
         "SPLIT_COUNT": str(trainers),
         "TRAIN_CONFIG_DIR": "quick_start",
         "DATA_RECORDS": "6000",
     }
     subprocess.run([sys.executable, TRAINER / "prepare.py"], env=environment, check=True, capture_output=True)
     # Paddle listens on every address of the machine, so each test has ports of its own.
-    gang.settings.update(PASSES=str(PASSES), PEER_TIMEOUT_SECONDS="300", CONF_PADDLE_PORT=str(free_ports()))
-    return gang
+    run.settings.update(PASSES=str(PASSES), PEER_TIMEOUT_SECONDS="300", CONF_PADDLE_PORT=str(free_ports()))
+    return run
 
 
 def free_ports() -> int:
@@ -60,30 +60,30 @@ def free_ports() -> int:
 
 
 @pytest.fixture
-def three(tmp_path: Path, api: FakeApi, account: Path) -> Iterator[Gang]:
+def three(tmp_path: Path, api: FakeApi, account: Path) -> Iterator[TrainingRun]:
     """Three trainers, with passes enough to be hit between two."""
-    gang = make_gang(tmp_path, api, account, 3)
-    gang.settings["PASSES"] = "40"
-    yield gang
-    gang.close()
+    run = make_run(tmp_path, api, account, 3)
+    run.settings["PASSES"] = "40"
+    yield run
+    run.close()
 
 
-def start(gang: Gang) -> None:
+def start(run: TrainingRun) -> None:
     """All of them."""
-    for index in range(gang.trainers):
-        gang.start(index)
+    for index in range(run.trainers):
+        run.start(index)
 
 
-def finish(gang: Gang) -> None:
+def finish(run: TrainingRun) -> None:
     """The job ends well, with every pass complete."""
-    gang.wait(gang.ended, seconds=300)
-    assert gang.statuses() == [0] * gang.trainers
-    assert gang.passes() == [f"pass-{number:05d}" for number in range(int(gang.settings["PASSES"]))]
+    run.wait(run.ended, seconds=300)
+    assert run.statuses() == [0] * run.trainers
+    assert run.passes() == [f"pass-{number:05d}" for number in range(int(run.settings["PASSES"]))]
 
 
-def training_process(gang: Gang, index: int) -> int:
+def training_process(run: TrainingRun, index: int) -> int:
     """The process that trains: paddle's launcher is not it, its child is."""
-    mark = f"POD_UID={gang.pods[index].pod['metadata']['uid']}".encode()
+    mark = f"POD_UID={run.pods[index].pod['metadata']['uid']}".encode()
     for entry in Path("/proc").iterdir():
         try:
             if not entry.name.isdigit() or not (entry / "cmdline").read_bytes().endswith(b"-u\0train.py\0"):
@@ -95,7 +95,7 @@ def training_process(gang: Gang, index: int) -> int:
     raise AssertionError(f"trainer {index} does not train")
 
 
-def examine(gang: Gang, folder: Path) -> tuple[float, float]:
+def examine(run: TrainingRun, folder: Path) -> tuple[float, float]:
     """How many of 2000 reviews that no training saw the newest model tells right, and what it thinks of `zebra`."""
     prepare.synthesize(folder / "all", 9000)
     fresh = (folder / "all").read_text().splitlines(keepends=True)[7000:]
@@ -104,7 +104,7 @@ def examine(gang: Gang, folder: Path) -> tuple[float, float]:
         sys.executable,
         "-c",
         PREDICT,
-        str(gang.root / "output" / f"pass-{PASSES - 1:05d}"),
+        str(run.root / "output" / f"pass-{PASSES - 1:05d}"),
         str(folder / "fresh"),
     ]
     environment = {**os.environ, "PYTHONPATH": str(TRAINER / "quick_start")}
@@ -116,32 +116,32 @@ def examine(gang: Gang, folder: Path) -> tuple[float, float]:
 def test_one_and_three_trainers_make_equally_good_models(tmp_path: Path, api: FakeApi, account: Path) -> None:
     accuracies, told = {}, {}
     for trainers in (1, 3):
-        gang = make_gang(tmp_path, api, account, trainers)
-        with (gang.root / "data" / str(trainers - 1) / "records.txt").open("a") as last_shard:
+        run = make_run(tmp_path, api, account, trainers)
+        with (run.root / "data" / str(trainers - 1) / "records.txt").open("a") as last_shard:
             last_shard.writelines(f"1\tzebra {number}\n" for number in range(60))
         try:
-            start(gang)
-            finish(gang)
-            printed = gang.pods[0].text()
+            start(run)
+            finish(run)
+            printed = run.pods[0].text()
         finally:
-            gang.close()
+            run.close()
         assert f"pass {PASSES}/{PASSES}: loss 0." in printed
         assert "ETA 0:00:00" in printed
-        accuracies[trainers], zebra = examine(gang, tmp_path)
+        accuracies[trainers], zebra = examine(run, tmp_path)
         assert zebra > 0.2, "trainer 0 learned from the last trainer's shard"
-        told[trainers] = json.loads((gang.root / "output" / "pass-00002" / "done").read_text())["accuracy"]
+        told[trainers] = json.loads((run.root / "output" / "pass-00002" / "done").read_text())["accuracy"]
     noise = 3 * (0.05 * 0.95 / 2000) ** 0.5
     assert min(accuracies.values()) > 0.93, accuracies
     assert abs(accuracies[1] - accuracies[3]) < noise, accuracies
     assert abs(told[3] - accuracies[3]) < 2 * noise, (told, accuracies)
 
 
-def inodes(gang: Gang) -> dict[str, int]:
+def inodes(run: TrainingRun) -> dict[str, int]:
     """The complete passes, each by the folder that it is."""
-    return {name: (gang.root / "output" / name).stat().st_ino for name in gang.passes()}
+    return {name: (run.root / "output" / name).stat().st_ino for name in run.passes()}
 
 
-def test_a_killed_training_process_costs_no_complete_pass(three: Gang) -> None:
+def test_a_killed_training_process_costs_no_complete_pass(three: TrainingRun) -> None:
     start(three)
     three.wait(lambda: len(three.passes()) >= 3, seconds=180)
     os.kill(training_process(three, 1), signal.SIGKILL)
@@ -152,7 +152,7 @@ def test_a_killed_training_process_costs_no_complete_pass(three: Gang) -> None:
     assert len(three.all) == 3, "no pod had to be replaced"
 
 
-def test_a_killed_launcher_is_replaced_and_the_training_goes_on(three: Gang) -> None:
+def test_a_killed_launcher_is_replaced_and_the_training_goes_on(three: TrainingRun) -> None:
     start(three)
     three.wait(lambda: len(three.passes()) >= 3, seconds=180)
     three.pods[0].process.kill()
@@ -163,7 +163,7 @@ def test_a_killed_launcher_is_replaced_and_the_training_goes_on(three: Gang) -> 
     assert len(three.all) == 4
 
 
-def test_a_pass_that_does_not_fit_on_the_disk_is_a_clear_error(three: Gang) -> None:
+def test_a_pass_that_does_not_fit_on_the_disk_is_a_clear_error(three: TrainingRun) -> None:
     three.settings["MAX_ATTEMPTS"] = "1"
     for index in range(3):
         three.start(index, under=("prlimit", "--fsize=400000") if index == 0 else ())

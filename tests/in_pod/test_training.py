@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import ast
+import io
+import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import trainer_settings
 import training
 
-from tests.in_pod.job import TRAINER
+from tests.in_pod.test_decisions import settings
+from tests.in_pod.training_run import TRAINER
 
 
 def test_one_process_for_each_gpu_or_one_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -21,7 +26,14 @@ def test_one_process_for_each_gpu_or_one_on_the_cpu(tmp_path: Path, monkeypatch:
 
 @pytest.mark.parametrize(
     ("status", "words"),
-    [(1, "ended with status 1"), (-9, "was killed by signal 9"), (247, "was killed by signal 9"), (143, "status 143")],
+    [
+        (1, "ended with status 1"),
+        (-9, "was killed by signal 9"),
+        (247, "was killed by signal 9"),
+        (143, "status 143"),
+        (255, "ended with status 255"),
+        (254, "ended with status 254"),
+    ],
 )
 def test_a_status_in_words(status: int, words: str) -> None:
     assert words in training.describe_status(status)
@@ -32,3 +44,51 @@ def test_the_pods_scripts_suit_python_3_8(path: Path) -> None:
     source = path.read_text()
     ast.parse(source, feature_version=(3, 8))
     assert "from __future__ import annotations" in source, "or `int | None` fails when it is read"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "LAUNCH ERROR 2026-01-01 Container failed !!!",
+        "  [TimeInfo: *** Aborted at 1700000000 (unix time) try `date -d @1700000000` if you are using GNU date ***]",
+        "  [SignalInfo: *** SIGABRT (@0x5e) received by PID 94 (TID 0x7f0) from PID 94 ***]",
+        "FatalError: `Process abort signal` is detected by the operating system.",
+        "--------------------------------------",
+        "C++ Traceback (most recent call last):",
+        "Error Message Summary:",
+        "",
+    ],
+)
+def test_what_paddle_prints_after_a_crash_is_not_its_cause(line: str) -> None:
+    assert training.possible_cause(line.encode() + b"\n") == ""
+    assert training.possible_cause(b"ValueError: the real cause\n") == "ValueError: the real cause"
+
+
+def test_a_long_line_is_copied_in_small_pieces() -> None:
+    stream = io.BytesIO(b"first\n" + b"x" * 1_000_000 + b"\nlast")
+    found = list(training.pieces(stream))
+    assert max(len(piece) for piece, _ in found) <= training.LINE_BYTES
+    assert b"".join(piece for piece, _ in found) == stream.getvalue()
+    assert [piece[:5] for piece, is_start in found if is_start] == [b"first", b"xxxxx", b"last"]
+
+
+def test_a_long_copy_ends_when_the_launcher_is_stopped(tmp_path: Path) -> None:
+    shard = tmp_path / "data" / "1"
+    shard.mkdir(parents=True)
+    (shard / "records.txt").write_bytes(b"1\n" * 1000)
+    (tmp_path / "code").mkdir()
+    here = replace(settings(1), job_folder=tmp_path, code=tmp_path / "code")
+    stopped = threading.Event()
+    stopped.set()
+    with pytest.raises(training.CancelledError):
+        training.copy_in(here, tmp_path / "work", stopped)
+    training.copy_in(here, tmp_path / "work", threading.Event())
+    assert (tmp_path / "work" / "data" / "records.txt").stat().st_size == 2000
+
+
+def test_threads_default_to_the_cpus_of_the_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: range(7))
+    monkeypatch.setattr(Path, "read_text", lambda _: "300000 100000\n")
+    assert trainer_settings.available_cpus() == 3
+    monkeypatch.setattr(Path, "read_text", lambda _: "max 100000\n")
+    assert trainer_settings.available_cpus() == 7

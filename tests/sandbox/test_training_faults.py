@@ -105,7 +105,7 @@ class Training:
         """The current attempt, as soon as it has written a checkpoint."""
         eventually(lambda: self.newest_written() > self.decided(), 180, "no new checkpoint")
         attempt = self.attempt
-        assert not attempt["verdict"], f"training ended before the fault: {attempt}"
+        assert not attempt["result"], f"training ended before the fault: {attempt}"
         return attempt
 
     def newest_written(self) -> int:
@@ -197,7 +197,7 @@ def test_deleted_pod(training: Training) -> None:
         (name,) = (pod["metadata"]["name"] for pod in pods if pod["metadata"]["uid"] == uid)
         training.checkout.api.request("DELETE", POD.path("default", name))
         eventually(lambda: gone(training, name), GRACE_SECONDS - 5, "SIGTERM did not end the launcher")
-        assert "told to stop (SIGTERM)" in training.log(uid)
+        assert "stopped by SIGTERM" in training.log(uid)
     assert uid not in training.attempt["members"]
 
 
@@ -228,7 +228,7 @@ def test_api_server_stopped_while_training(training: Training) -> None:
     newest = max(training.checkpoints)
     with training.outage():
         eventually(lambda: max(training.checkpoints) > newest, OUTAGE_SECONDS, "the training waits for the API server")
-    result = eventually(lambda: training.attempt["verdict"], 180, "the training does not end")
+    result = eventually(lambda: training.attempt["result"], 180, "the training does not end")
     assert (result, training.attempt["number"]) == ("finished", before["number"])
 
 

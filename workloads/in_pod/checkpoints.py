@@ -1,87 +1,56 @@
-"""What the launchers leave on the volume for each other, and which pass there is complete."""
+"""Finds the newest checkpoint that a training can resume from."""
 
 from __future__ import annotations
 
 import json
-import os
-from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 import contract
-from trainer_settings import Settings, say
+from state_files import retry_transient
 
 
-@dataclass(frozen=True)
-class Attempt:
-    """What rank 0 decided, as written in .gang/attempt.json."""
-
-    job_uid: str = ""
-    number: int = 0
-    tries: int = 0  # attempts in a row that began at the same pass
-    members: tuple[str, ...] = ()
-    addresses: tuple[str, ...] = ()
-    resume: str = ""
-    reason: str = ""
-    verdict: str = ""
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """The file's content, empty when there is none."""
-    # O_CREAT: an NFS client may answer "no such file" from memory for a minute, but creates at the server.
-    with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o644)) as stream:
-        content = stream.read()
-    value: dict[str, Any] = json.loads(content) if content else {}
-    return value
-
-
-def write_json(path: Path, value: dict[str, Any]) -> None:
-    """Replace the file whole."""
-    aside = path.with_name(f".{path.name}")
-    with aside.open("w") as stream:
-        json.dump(value, stream)
-        stream.flush()
-        os.fsync(stream.fileno())
-    aside.rename(path)
-
-
-def read_attempt(settings: Settings) -> Attempt:
-    """The attempt that rank 0 last wrote."""
-    value = read_json(settings.launchers / contract.ATTEMPT_FILE)
-    for name in {"members", "addresses"} & value.keys():
-        value[name] = tuple(value[name])
-    return Attempt(**value)
-
-
-def flaw(folder: Path) -> str:
-    """Why the pass cannot be resumed from, or nothing."""
-    done = folder / contract.DONE_FILE
-    if not done.is_file():
-        return "it has no done marker"
+def listed_files(content: bytes) -> dict[str, tuple[int, str]]:
+    """Size and SHA-256 of each file that `done` lists. Empty if a user's own code wrote `done` in another form."""
     try:
-        files = json.loads(done.read_text())["files"]
-    except (ValueError, KeyError, TypeError):
-        return ""  # a marker that lists no files, as other training code may write it, vouches for them
-    for name, expected in files.items():
-        path = folder / name
-        if not path.is_file() or path.stat().st_size != expected["bytes"]:
-            return f"{name} does not have its {expected['bytes']} bytes"
+        value: Any = json.loads(content)
+        files = {name: (entry["bytes"], entry["sha256"]) for name, entry in value["files"].items()}
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return {}
+    known = all(type(size) is int and isinstance(digest, str) for size, digest in files.values())
+    return files if known else {}
+
+
+def defect(checkpoint: Path) -> str:
+    """Why the training cannot resume from the checkpoint; empty if it can."""
+    done = checkpoint / contract.DONE_FILE
+    if not done.is_file():
+        return f"it has no file {contract.DONE_FILE}"
+    for name, (size, expected) in listed_files(done.read_bytes()).items():
+        path = checkpoint / name
+        if not path.is_file() or path.stat().st_size != size:
+            return f"{name} does not have its {size} bytes"
         digest = sha256()
         with path.open("rb") as stream:
             for block in iter(lambda: stream.read(1 << 20), b""):
                 digest.update(block)
-        if digest.hexdigest() != expected["sha256"]:
+        if digest.hexdigest() != expected:
             return f"{name} does not have its checksum"
     return ""
 
 
-def newest_pass(output: Path) -> str:
-    """The name of the newest complete pass; one with a flaw is skipped, aloud."""
-    found = [folder for folder in output.glob("*") if contract.checkpoint_number(folder.name) is not None]
-    for folder in sorted(found, key=lambda folder: contract.checkpoint_number(folder.name) or 0, reverse=True):
-        problem = flaw(folder)
+def newest_checkpoint(output: Path, log: Callable[[str], None]) -> str:
+    """The name of the newest complete checkpoint; empty if there is none. Skipped checkpoints are logged."""
+    numbers: dict[str, int] = {}
+    for folder in retry_transient(lambda: list(output.glob("*"))):
+        number = contract.checkpoint_number(folder.name)
+        if number is not None:
+            numbers[folder.name] = number
+    for name in sorted(numbers, key=lambda name: numbers[name], reverse=True):
+        problem = retry_transient(partial(defect, output / name))
         if not problem:
-            return folder.name
-        say(f"{folder.name} is skipped: {problem}")
+            return name
+        log(f"checkpoint {name} is skipped: {problem}")
     return ""

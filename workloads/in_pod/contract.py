@@ -30,13 +30,16 @@ class Env:
     TRAINERS = "CONF_PADDLE_GRADIENT_NUM"
     TRAINER_COUNT = "TRAINER_COUNT"
     # The training Job, ours.
+    THREADS = "THREADS"
     PASSES = "PASSES"
     MAX_ATTEMPTS = "MAX_ATTEMPTS"
     PEER_TIMEOUT_SECONDS = "PEER_TIMEOUT_SECONDS"
+    STALL_SECONDS = "STALL_SECONDS"
     # Kubernetes fills these in for each pod.
     POD_NAME = "POD_NAME"
     POD_UID = "POD_UID"
     POD_IP = "POD_IP"
+    JOB_UID = "JOB_UID"
     COMPLETION_INDEX = "JOB_COMPLETION_INDEX"
     # launch.py sets these for train.py; docs/training-code.md describes them.
     DATA_DIR = "DATA_DIR"
@@ -69,6 +72,9 @@ DONE_FILE = "done"
 TRAIN_LOG = "train.log"
 SERVER_LOG = "server.log"
 ATTEMPT_FILE = "attempt.json"
+
+# launch.py exits with this status when another attempt is of no use. The Job then fails without a retry.
+FINAL_FAILURE = 100
 
 CHECKPOINT = re.compile(r"pass-(\d+)")
 

@@ -6,14 +6,14 @@ import threading
 import time
 
 import report
-from checkpoints import Attempt
-from trainer_settings import Settings, say
+from state_files import Attempt
+from trainer_settings import TrainerSettings, log
 
 
 class ReportKeeper:
-    """Writes the report after each decision of trainer 0, and after each checkpoint by a thread of its own."""
+    """Writes the report after each decision of trainer 0, and after each checkpoint by its own thread."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: TrainerSettings) -> None:
         self.settings = settings
         self.lock = threading.Lock()
         self.printed: set[str] = set()
@@ -32,11 +32,11 @@ class ReportKeeper:
                     attempt.number,
                     attempt.resume,
                     attempt.reason,
-                    attempt.verdict,
+                    attempt.result,
                     time.time(),
                 )
                 report.write_history(output, history)
-                say(report.attempts_line(history))
+                log(report.attempts_line(history))
             except Exception as error:  # a report is worth less than the training
                 self._complain(error)
         self.write()
@@ -61,7 +61,7 @@ class ReportKeeper:
             try:
                 facts = report.gather(settings.output, settings.job, settings.passes, shown)
                 for line in report.news(facts, self.printed):
-                    say(line)
+                    log(line)
                 report.write_report(settings.output, facts)
                 self.trouble = ""
             except Exception as error:  # a report is worth less than the training
@@ -70,7 +70,7 @@ class ReportKeeper:
     def _complain(self, error: Exception) -> None:
         trouble = f"{report.NAME} cannot be written: {error!r}"
         if trouble != self.trouble:
-            say(trouble)
+            log(trouble)
         self.trouble = trouble
 
 

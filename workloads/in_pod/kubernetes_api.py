@@ -1,4 +1,4 @@
-"""The few calls of the Kubernetes API that a pod makes: list in pages, and follow by a watch."""
+"""The two calls of the Kubernetes API that a pod makes: list objects in pages, and watch them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ from typing import Any, Callable, Iterator
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 PAGE = 500
 WATCH_SECONDS = 300
+SHORT_WATCH_SECONDS = 1.0
+FIRST_DELAY, LONGEST_DELAY = 0.25, 30.0
 
 
 class ApiError(Exception):
-    """An answer of the API server that is not the one asked for."""
+    """The API server returned an error."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(f"{status} {message}")
@@ -27,14 +29,14 @@ class ApiError(Exception):
 
 
 def request(path: str, query: dict[str, str], timeout: float) -> http.client.HTTPResponse:
-    """GET from the API server as this pod's service account; the answer is open, to be read and closed."""
-    # Not create_default_context: since Python 3.13 it refuses certificates such as Kubernetes signs for itself.
+    """Send GET as this pod's service account. The caller reads and closes the response."""
+    # Not create_default_context: since Python 3.13 it rejects the certificates that Kubernetes signs for itself.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(ACCOUNT / "ca.crt")
     host, port = os.environ["KUBERNETES_SERVICE_HOST"], int(os.environ["KUBERNETES_SERVICE_PORT"])
     connection = http.client.HTTPSConnection(host, port, timeout=timeout, context=context)
     connection.connect()
-    # A server that vanishes without a word is noticed in a minute, not at the end of the watch.
+    # With keepalive a lost connection is noticed within a minute, not at the end of the watch.
     connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3)):
         connection.sock.setsockopt(socket.IPPROTO_TCP, option, value)
@@ -49,7 +51,7 @@ def request(path: str, query: dict[str, str], timeout: float) -> http.client.HTT
 
 
 def message_of(body: str) -> str:
-    """What a Status object says, or the text as it is."""
+    """The message of a Status object; other text is returned unchanged."""
     try:
         return str(json.loads(body)["message"])
     except (ValueError, KeyError, TypeError):
@@ -57,7 +59,7 @@ def message_of(body: str) -> str:
 
 
 def list_all(path: str, query: dict[str, str]) -> tuple[dict[str, Any], str]:
-    """Every object by name, read in pages, and the version from which to watch."""
+    """Every object by name, and the version from which to watch."""
     objects: dict[str, Any] = {}
     page: dict[str, str] = {}
     while True:
@@ -70,7 +72,7 @@ def list_all(path: str, query: dict[str, str]) -> tuple[dict[str, Any], str]:
 
 
 def events(path: str, query: dict[str, str], version: str) -> Iterator[tuple[str, Any]]:
-    """The changes since that version, until the server ends the watch."""
+    """The changes since the version, until the server ends the watch."""
     watch = {
         "watch": "true",
         "allowWatchBookmarks": "true",
@@ -85,17 +87,18 @@ def events(path: str, query: dict[str, str], version: str) -> Iterator[tuple[str
             yield event["type"], event["object"]
 
 
-def follow(path: str, query: dict[str, str], tell: Callable[[str], None]) -> Iterator[dict[str, Any]]:
-    """For ever, the objects by name: now, and again after every change. Trouble is told, and tried again."""
+def follow(path: str, query: dict[str, str], report: Callable[[str], None]) -> Iterator[dict[str, Any]]:
+    """The objects by name: now, and again after every change. Errors are reported, and the request is repeated."""
     objects: dict[str, Any] = {}
-    version, delay = "", 0.25
+    version, delay, empty_watches = "", FIRST_DELAY, 0
     while True:
+        began = time.monotonic()
         try:
             if not version:
                 objects, version = list_all(path, query)
                 yield dict(objects)
             for kind, item in events(path, query, version):
-                version, delay = item["metadata"]["resourceVersion"], 0.25
+                version, delay, empty_watches = item["metadata"]["resourceVersion"], FIRST_DELAY, 0
                 if kind == "BOOKMARK":
                     continue
                 if kind == "DELETED":
@@ -103,10 +106,15 @@ def follow(path: str, query: dict[str, str], tell: Callable[[str], None]) -> Ite
                 else:
                     objects[item["metadata"]["name"]] = item
                 yield dict(objects)
+            # A server that closes watches at once may not know the version.
+            if time.monotonic() - began < SHORT_WATCH_SECONDS:
+                empty_watches += 1
+                delay = min(delay * 2, LONGEST_DELAY)
+                version = "" if empty_watches > 1 else version
         except (OSError, http.client.HTTPException, ValueError, ApiError) as error:
             if isinstance(error, ApiError) and error.status == http.client.GONE:
                 version = ""
             else:
-                tell(f"the API server does not answer as it should ({error}); trying again")
+                report(f"the API server does not answer as expected ({error}); trying again")
             delay = min(delay * 2, 4.0)
         time.sleep(delay * random.uniform(0.5, 1.5))

@@ -1,231 +1,253 @@
-"""Run this pod's trainer as one of a gang: find the others, train, and start again together when one is lost.
+"""Runs one trainer of the training Job: finds the other trainers, trains, and resumes after a failure.
 
-How the launchers agree. A trainer is known by its id (the pod's completion index) and, as a member of the gang, by
-its pod's UID. Every launcher watches the Job's pods, and all share the volume. Rank 0's launcher alone decides: once
-all N pods run it writes `.launchers/attempt.json` (the attempt's number, each member's UID and address, the newest
-complete pass), and every launcher named there starts its training. A launcher whose training ends writes the status
-to `.launchers/trainer-<id>.json`. When any training failed, or a member's pod is failed, going or replaced, rank 0
-writes the next attempt as soon as N pods run again; every launcher stops its training when it sees a member lost or
-the attempt superseded, and joins the next one. When all N trainings ended with 0, rank 0 writes the verdict
-`finished` and every launcher exits 0; when MAX_ATTEMPTS in a row brought no new pass, or a pod did not come in
-PEER_TIMEOUT_SECONDS, the verdict is `failed` with the reason, and every launcher exits non-zero. Each attempt has a
-port of its own (they take turns), so a straggler of the last one cannot meet the next. Files appear whole (renamed)
-and have one writer each; an old reading costs a moment, never a wrong step, because numbers only grow and UIDs are
-never used twice.
+Every pod of the Job runs this launcher. Each turn of its loop observes, decides (decisions.py) and acts.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import sys
 import tempfile
 import time
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import contract
-from checkpoints import Attempt, newest_pass, read_attempt, read_json, write_json
+from checkpoints import newest_checkpoint
+from decisions import TERMINATED, Action, Exit, Join, Publish, Snapshot, StopTraining, decide, first_failure
 from keep_report import ReportKeeper
-from pods import Gang, Pod, complete, describe_lost, describe_missing, holders
-from trainer_settings import LaunchError, Settings, read_settings, say
-from training import Training, adopt_orphans, copy_in, describe_status
+from pods import PodWatcher, newest_pods
+from state_files import Attempt, Status, read_attempt, read_status, write_attempt, write_status
+from trainer_settings import LaunchError, TrainerSettings, log, read_settings
+from training import Training, adopt_orphans, describe_status
 
-SETTLE_SECONDS = 3.0  # after a failure, for the API server to tell whether a pod went with it
+POLL_SECONDS = 0.3
+STATUSES_PER_POLL = 100
+
+
+def poll_seconds(trainers: int) -> float:
+    """The time between two observations. With many trainers it grows, to spare the file server."""
+    return max(POLL_SECONDS, min(1.0, trainers / 1000))
 
 
 class Launcher:
-    """One launcher's part in the agreement, from rendezvous to verdict."""
+    """The state of one launcher between two turns of its loop."""
 
-    def __init__(self, settings: Settings, work: Path) -> None:
+    def __init__(self, settings: TrainerSettings, work: Path) -> None:
         self.settings = settings
         self.work = work
-        self.gang = Gang(settings)
+        self.watcher = PodWatcher(settings) if settings.trainer == 0 else None
         self.report_keeper = ReportKeeper(settings)
+        self.training: Training | None = None
         self.terminated = False
         self.joined = 0
-        self.copied = -1
-        self.status = 0
-        settings.launchers.mkdir(parents=True, exist_ok=True)
+        self.started = time.monotonic()
+        self.last_part = self.started  # when this launcher last took part in an attempt
+        self.status = Status()
+        self.reported = 0.0
+        self.waiting = ""
+        # Known to the launcher of trainer 0 only.
+        self.statuses: dict[int, Status] = {}
+        self.next_status = 0
+        self.failure_seen = 0.0
+        self.observed = 0  # the attempt that the three fields above belong to
+        self.checkpoint: tuple[str, tuple[object, ...]] = ("", ())
         signal.signal(signal.SIGTERM, self._terminate)
+        (settings.job_folder / contract.LAUNCHERS).mkdir(parents=True, exist_ok=True)
+        self._recover()
 
     def _terminate(self, *_: Any) -> None:
         self.terminated = True
+        if self.training:
+            self.training.cancelled.set()
+
+    def _recover(self) -> None:
+        """If an earlier launcher ran in this pod, the attempt that it joined has failed."""
+        status = read_status(self.settings.job_folder, self.settings.trainer)
+        if status.uid == self.settings.pod_uid:
+            self.joined = status.attempt
+            if not status.ended:
+                self._report(ended=True, exit_status=1, message="lost its launcher, which was started again")
 
     def run(self) -> int:
-        """Take part in attempt after attempt until a verdict, and return the exit status."""
+        """Observe, decide and act until the launcher has to exit."""
         while True:
-            attempt, trainer = self.rendezvous()
-            if attempt.verdict:
-                say(f"{attempt.verdict}: {attempt.reason}")
-                return 0 if attempt.verdict == "finished" else self.status % 256 or 1
-            if not self.terminated:
-                self.take_part(attempt, trainer)
-            if self.terminated:
-                say("told to stop (SIGTERM)")
-                return 128 + signal.SIGTERM
+            snapshot = self.observe()
+            action = decide(snapshot, self.settings)
+            status = self.act(action, snapshot)
+            if status is not None:
+                return status
 
-    def rendezvous(self) -> tuple[Attempt, int]:
-        """The next attempt that this pod is in and its trainer id there, or the verdict; rank 0 decides both."""
-        settings, said, began = self.settings, "", time.monotonic()
-        settled = began + SETTLE_SECONDS if self.joined else began
-        last = bool(self.joined) and self.is_last(read_attempt(settings))
-        while not self.terminated:
-            pods = self.gang.pods()
-            gang = holders(pods, settings)
-            ready = complete(gang)
-            trainer = next((i for i, pod in enumerate(gang) if pod and pod.uid == settings.pod_uid), None)
-            attempt = read_attempt(settings)
-            if not pods or attempt.job_uid != pods[0].job_uid:
-                attempt = Attempt(job_uid=pods[0].job_uid if pods else "")
-            if attempt.verdict:
-                return attempt, -1
-            if trainer is not None and not self.joined:
-                self.own_up(trainer)
-            if trainer == 0 and time.monotonic() >= settled and (ready or last):
-                return self.decide(attempt, ready), 0
-            if trainer and ready and attempt.number > self.joined and attempt.members == tuple(p.uid for p in ready):
-                return attempt, trainer
-            waiting = "all pods run; trainer 0 decides" if ready else describe_missing(gang)
-            if pods and waiting != said:
-                say(f"waiting: {waiting}")
-                said = waiting
-            # Rank 0 gives up first: a pod that failed before it would be the reason it sees.
-            patience = settings.peer_timeout + (SETTLE_SECONDS if trainer else 0.0)
-            if time.monotonic() - began > patience:
-                missing = f"after {settings.peer_timeout:.0f} s: {waiting} {self.gang.trouble}".strip()
-                if trainer != 0:
-                    raise LaunchError(missing)
-                return self.announce(replace(attempt, verdict="failed", reason=missing)), 0
-            self.gang.wait()
-        return Attempt(), -1
+    def observe(self) -> Snapshot:
+        """Report this pod's training, and collect what the decision needs."""
+        settings = self.settings
+        self._report_training()
+        attempt = read_attempt(settings.job_folder, settings.job_uid)
+        now = time.monotonic()
+        if attempt.number and attempt.number == self.joined and not attempt.ended:
+            self.last_part = now
+        snapshot = Snapshot(
+            now=time.time(),
+            age=now - self.started,
+            idle=now - self.last_part,
+            terminated=self.terminated,
+            joined=self.joined,
+            training=self.training is not None and not self.status.ended,
+            attempt=attempt,
+        )
+        return self._observe_all(snapshot, now) if self.watcher else snapshot
 
-    def own_up(self, trainer: int) -> None:
-        """If this container was started again in its pod, the attempt that its last life had joined has failed."""
-        report = read_json(self.report_path(trainer))
-        if report.get("uid") == self.settings.pod_uid:
-            self.joined = report["attempt"]
-            self.report(trainer, 1, "lost its launcher, which started again")
-
-    def is_last(self, attempt: Attempt) -> bool:
-        """Whether no further attempt may follow this one."""
-        if attempt.tries < self.settings.max_attempts:
-            return False
-        return newest_pass(self.settings.output) == attempt.resume
-
-    def decide(self, previous: Attempt, ready: list[Pod]) -> Attempt:
-        """As rank 0: write the attempt that follows the previous one, or the verdict when there may be none."""
-        reason = ""
-        if previous.number:
-            reason = describe_lost(previous.members, self.gang.pods()) or self.hear(previous)[1]
-        if self.is_last(previous):
-            reason = f"{previous.tries} attempts in a row brought no new pass; the last ended because {reason}"
-            return self.announce(replace(previous, verdict="failed", reason=reason))
-        resume = newest_pass(self.settings.output)
-        return self.announce(
-            Attempt(
-                job_uid=ready[0].job_uid,
-                number=previous.number + 1,
-                tries=previous.tries + 1 if resume == previous.resume else 1,
-                members=tuple(pod.uid for pod in ready),
-                addresses=tuple(pod.ip for pod in ready),
-                resume=resume,
-                reason=reason,
-            )
+    def _observe_all(self, snapshot: Snapshot, now: float) -> Snapshot:
+        """The rest of the snapshot, for the launcher of trainer 0."""
+        settings, attempt = self.settings, snapshot.attempt
+        assert self.watcher
+        if attempt.number != self.observed:
+            self.observed = attempt.number
+            self.statuses, self.failure_seen = {}, 0.0
+        self._read_statuses(attempt)
+        statuses = [
+            status if status and (status.attempt, status.uid) == (attempt.number, uid) else None
+            for status, uid in ((self.statuses.get(i), uid) for i, uid in enumerate(attempt.members))
+        ]
+        if first_failure(statuses):
+            self.failure_seen = self.failure_seen or now
+        ended = sum(1 for status in statuses if status and status.ended)
+        pods = self.watcher.pods()
+        return replace(
+            snapshot,
+            pods=newest_pods(pods or [], settings.trainers),
+            pods_by_uid=None if pods is None else {pod.uid: pod for pod in pods},
+            api_problem=self.watcher.problem,
+            statuses=statuses,
+            highest_number=max((status.attempt for status in self.statuses.values()), default=0),
+            failure_age=now - self.failure_seen if self.failure_seen else 0.0,
+            newest_checkpoint=self._newest_checkpoint(attempt, ended),
+            checkpoint_time=self._checkpoint_time() if settings.stall_timeout else 0.0,
         )
 
-    def announce(self, attempt: Attempt) -> Attempt:
-        """Tell every launcher."""
-        write_json(self.settings.launchers / contract.ATTEMPT_FILE, asdict(attempt))
-        self.report_keeper.record(attempt)
-        return attempt
+    def _read_statuses(self, attempt: Attempt) -> None:
+        """Read the status files of the trainers, a limited number in each turn."""
+        trainers = self.settings.trainers
+        if not attempt.number and self.next_status >= trainers:
+            return
+        for _ in range(min(trainers, STATUSES_PER_POLL)):
+            trainer = self.next_status % trainers
+            self.next_status += 1
+            known = self.statuses.get(trainer)
+            if not (known and known.ended and known.attempt == attempt.number):
+                self.statuses[trainer] = read_status(self.settings.job_folder, trainer)
 
-    def report_path(self, trainer: int) -> Path:
-        """Where the launcher of this trainer leaves word for rank 0's."""
-        return contract.status_file(self.settings.root, trainer)
+    def _newest_checkpoint(self, attempt: Attempt, ended: int) -> str:
+        """The newest checkpoint where the decision needs it. It is verified once, as that reads all its bytes."""
+        running = attempt.number and not attempt.ended
+        if running and ended < self.settings.trainers:
+            return attempt.resume
+        key = (attempt.number, bool(attempt.ended), ended if running else 0)
+        if self.checkpoint[1] != key:
+            self.checkpoint = (newest_checkpoint(self.settings.output, log), key)
+        return self.checkpoint[0]
 
-    def report(self, trainer: int, status: int | None, reason: str, when: float | None = None) -> None:
-        """Tell rank 0 how this trainer fares in the attempt it joined; no status while it trains."""
-        word = {"uid": self.settings.pod_uid, "attempt": self.joined, "status": status, "reason": reason}
-        write_json(self.report_path(trainer), {**word, "time": when or time.time()})
-        if status is not None:
-            say(f"trainer {trainer} {reason}")
+    def _checkpoint_time(self) -> float:
+        """When a checkpoint was last written."""
+        try:
+            found = [entry for entry in os.scandir(self.settings.output) if contract.CHECKPOINT.fullmatch(entry.name)]
+            return max((entry.stat().st_mtime for entry in found), default=0.0)
+        except OSError:
+            return 0.0
 
-    def hear(self, attempt: Attempt) -> tuple[int, str]:
-        """As rank 0: how many trainers ended well in this attempt, and the first failure, which explains the others."""
-        well = 0
-        failures = []
-        for trainer, uid in enumerate(attempt.members):
-            word = read_json(self.report_path(trainer))
-            if word.get("attempt") != attempt.number or word.get("uid") != uid or word["status"] is None:
-                continue
-            if word["status"] == 0:
-                well += 1
-            else:
-                failures.append((word["time"], f"trainer {trainer} {word['reason']}"))
-        return well, min(failures)[1] if failures else ""
+    def act(self, action: Action, snapshot: Snapshot) -> int | None:
+        """Carry out the action. Returns the exit status if the launcher has to exit."""
+        if isinstance(action, Exit):
+            self._stop_training(snapshot.attempt)
+            if action.status == TERMINATED and self.joined and not self.status.ended:
+                self._report(ended=True, exit_status=TERMINATED, message="was stopped by SIGTERM")
+            log(action.message)
+            return action.status
+        if isinstance(action, Join):
+            self._join(action.attempt)
+        elif isinstance(action, StopTraining):
+            log(f"attempt {self.joined} is over: {action.reason}")
+            self._stop_training(snapshot.attempt)
+        elif isinstance(action, Publish):
+            write_attempt(self.settings.job_folder, replace(action.attempt, alive=snapshot.now))
+            if not action.attempt.ended or action.attempt.result:
+                self.report_keeper.record(action.attempt)
+        else:
+            self._wait(action.reason, snapshot)
+        return None
 
-    def take_part(self, attempt: Attempt, trainer: int) -> None:
-        """Train until the attempt is over, for whatever reason."""
+    def _wait(self, reason: str, snapshot: Snapshot) -> None:
+        if reason and reason != self.waiting:
+            log(f"waiting: {reason}")
+        self.waiting = reason
+        attempt = snapshot.attempt
+        if not self.watcher:
+            time.sleep(poll_seconds(self.settings.trainers))
+            return
+        # The other launchers give up when this one is silent for the peer timeout.
+        if attempt.number and snapshot.now - attempt.alive > self.settings.peer_timeout / 5:
+            write_attempt(self.settings.job_folder, replace(attempt, alive=snapshot.now))
+        self.watcher.changed.wait(POLL_SECONDS)
+        self.watcher.changed.clear()
+
+    def _join(self, attempt: Attempt) -> None:
         settings = self.settings
-        resumed = f"from {attempt.resume}" if attempt.resume else "from the beginning"
-        because = f" because {attempt.reason}" if attempt.reason else ""
-        say(f"attempt {attempt.number}: trainer {trainer} of {settings.trainers} starts {resumed}{because}")
-        self.joined, self.status = attempt.number, 0
-        self.report(trainer, None, "")
-        training: Training | None = None
-        try:
-            if self.copied != trainer:
-                copy_in(settings, trainer, self.work)
-                self.copied = trainer
-            training = Training(settings, attempt, trainer, self.work)
-        except (LaunchError, OSError, shutil.Error) as error:
-            self.report(trainer, 1, f"could not start: {error}")
-        try:
-            self.watch_over(training, attempt, trainer)
-        finally:
-            if training:
-                training.stop()
+        start = f"from checkpoint {attempt.resume}" if attempt.resume else "from the beginning"
+        because = f"; the last attempt ended because {attempt.reason}" if attempt.reason else ""
+        log(f"attempt {attempt.number}: trainer {settings.trainer} of {settings.trainers} starts {start}{because}")
+        self._stop_training(attempt)
+        self.joined = attempt.number
+        self.status = Status()
+        self._report(ended=False)
+        self.training = Training(settings, attempt, self.work)
 
-    def watch_over(self, training: Training | None, attempt: Attempt, trainer: int) -> None:
-        """Return when the attempt is over; on the way tell how the training ended, and as rank 0 hear the others."""
-        status = None
-        heard = 0.0
-        while not self.terminated:
-            self.gang.wait()
-            if training and status is None and (status := training.status()) is not None:
-                self.status = status
-                words, when = training.last_words() if status else ("", None)
-                saying = f", saying: {words}" if words else ""
-                # Paddle's launcher ends seconds after its worker: when that spoke last tells cause from effect.
-                self.report(trainer, status, describe_status(status) + saying, when)
-            latest = read_attempt(self.settings)
-            if latest.job_uid == attempt.job_uid and (latest.number > attempt.number or latest.verdict):
-                return
-            lost = describe_lost(attempt.members, self.gang.pods())
-            well, failure = self.hear(attempt) if trainer == 0 else (0, "")
-            heard = heard or (time.monotonic() if failure else 0.0)
-            # Rank 0's own training may be what the others failed of, and about to end with the reason.
-            may_tell = training and status is None and time.monotonic() < heard + SETTLE_SECONDS
-            if lost or (failure and not may_tell):
-                say(f"attempt {attempt.number} is over: {lost or failure}")
-                return
-            if well == self.settings.trainers:
-                reason = f"all {well} trainers ended well; newest pass: {newest_pass(self.settings.output)}"
-                self.announce(replace(attempt, verdict="finished", reason=reason))
-        self.report(trainer, 128 + signal.SIGTERM, "was told to stop")
+    def _stop_training(self, attempt: Attempt) -> None:
+        if not self.training:
+            return
+        if attempt.stalled:
+            self.training.dump_stacks()
+        self.training.stop()
+        self.training = None
+
+    def _report_training(self) -> None:
+        """Write this trainer's status file when its training has ended, and now and then while it runs."""
+        training = self.training
+        if not training or self.status.ended:
+            return
+        status = training.status()
+        if status is not None:
+            output, when = training.last_output() if status and not training.start_error else ("", time.time())
+            message = training.start_error or describe_status(status)
+            self._report(ended=True, exit_status=status, message=message, output=output, time=when)
+            # After a success the processes stay: an old Paddle's parameter server serves the other trainers.
+            if status:
+                training.stop()
+                self.training = None
+        elif self.settings.stall_timeout and time.monotonic() - self.reported > self.settings.stall_timeout / 20:
+            active, suspended = training.activity()
+            self._report(ended=False, last_output=training.printed, last_active=active, suspended=suspended)
+
+    def _report(self, **fields: Any) -> None:
+        self.reported = time.monotonic()
+        self.status = replace(Status(uid=self.settings.pod_uid, attempt=self.joined, time=time.time()), **fields)
+        write_status(self.settings.job_folder, self.settings.trainer, self.status)
+        if self.status.ended:
+            log(f"trainer {self.settings.trainer} {self.status.message}")
 
 
 def main() -> int:
-    """Launch, and turn what a person can mend into one line."""
+    """Run the launcher. An error that a person has to correct is printed as one line."""
     adopt_orphans()
     try:
         settings = read_settings(os.environ, sys.argv[1:])
         with tempfile.TemporaryDirectory() as work:
             return Launcher(settings, Path(work) / "trainer").run()
-    except (LaunchError, OSError) as error:
+    except LaunchError as error:
+        print(f"launch.py: {error}", file=sys.stderr, flush=True)
+        return contract.FINAL_FAILURE
+    except OSError as error:
         print(f"launch.py: {error}", file=sys.stderr, flush=True)
         return 1
 

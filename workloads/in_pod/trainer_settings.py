@@ -1,7 +1,8 @@
-"""What the training Job tells its pods, read once and checked whole."""
+"""The settings of a training pod, read from its environment and checked."""
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from dataclasses import dataclass
@@ -13,18 +14,20 @@ from contract import Env
 
 
 class LaunchError(Exception):
-    """What a person has to put right; printed as one line."""
+    """An error that a person has to correct. It is printed as one line."""
 
 
 @dataclass(frozen=True)
-class Settings:
-    """The training pod's environment."""
+class TrainerSettings:
+    """The environment of one training pod."""
 
     job: str
+    job_uid: str
     namespace: str
-    root: Path
+    job_folder: Path
     code: Path
     trainers: int
+    trainer: int
     threads: int
     nic: str
     port: int
@@ -32,34 +35,39 @@ class Settings:
     ports_sparse: int
     pod_uid: str
     pod_ip: str
-    index: int | None
     passes: int
     max_attempts: int
     peer_timeout: float
+    stall_timeout: float
     arguments: tuple[str, ...]
 
     @property
     def output(self) -> Path:
-        """Where passes and logs go."""
-        return self.root / contract.OUTPUT
-
-    @property
-    def launchers(self) -> Path:
-        """Where the launchers leave word for each other."""
-        return self.root / contract.LAUNCHERS
+        """The folder of the checkpoints and logs."""
+        return self.job_folder / contract.OUTPUT
 
 
-def say(message: str) -> None:
-    """Print at once, with the time."""
+def log(message: str) -> None:
+    """Print the message with the time."""
     print(f"{time.strftime('%H:%M:%S')} launch: {message}", flush=True)
 
 
-def read_settings(env: Mapping[str, str], arguments: list[str]) -> Settings:
-    """The settings, or a LaunchError that names the variable."""
+def available_cpus() -> int:
+    """The number of CPUs that this container may use."""
+    cpus = len(os.sched_getaffinity(0))
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        return max(1, min(cpus, int(quota) // int(period)))
+    except (OSError, ValueError):
+        return cpus
+
+
+def read_settings(env: Mapping[str, str], arguments: list[str]) -> TrainerSettings:
+    """The settings; a LaunchError names the first variable that is missing or wrong."""
 
     def text(name: str) -> str:
         if not env.get(name):
-            raise LaunchError(f"{name} is not set: the training Job must give it")
+            raise LaunchError(f"{name} is not set: the training Job must set it")
         return env[name]
 
     def number(name: str, least: int = 0) -> int:
@@ -67,26 +75,31 @@ def read_settings(env: Mapping[str, str], arguments: list[str]) -> Settings:
             raise LaunchError(f"{name} is {env[name]!r}: it must be a whole number of at least {least}")
         return int(env[name])
 
-    root = Path(text(Env.JOB_PATH)) / text(Env.JOB_NAME)
+    job_folder = Path(text(Env.JOB_PATH)) / text(Env.JOB_NAME)
     nics = [name for _, name in socket.if_nameindex()]
     if text(Env.NIC) not in nics:
-        raise LaunchError(f"{Env.NIC} is {env[Env.NIC]!r}, but this pod has only {', '.join(nics)}")
-    return Settings(
+        raise LaunchError(f"{Env.NIC} is {env[Env.NIC]!r}, but the network interfaces here are {', '.join(nics)}")
+    trainers, trainer = number(Env.TRAINERS, 1), number(Env.COMPLETION_INDEX)
+    if trainer >= trainers:
+        raise LaunchError(f"{Env.COMPLETION_INDEX} is {trainer}: it must be less than {Env.TRAINERS}, {trainers}")
+    return TrainerSettings(
         job=text(Env.JOB_NAME),
+        job_uid=text(Env.JOB_UID),
         namespace=text(Env.JOB_NAMESPACE),
-        root=root,
-        code=root / text(Env.TRAIN_CONFIG_DIR),
-        trainers=number(Env.TRAINERS, 1),
-        threads=number(Env.TRAINER_COUNT, 1),
+        job_folder=job_folder,
+        code=job_folder / text(Env.TRAIN_CONFIG_DIR),
+        trainers=trainers,
+        trainer=trainer,
+        threads=number(Env.THREADS) or available_cpus(),
         nic=text(Env.NIC),
         port=number(Env.PORT, 1),
         ports=number(Env.PORTS, 1),
         ports_sparse=number(Env.SPARSE_PORTS),
         pod_uid=text(Env.POD_UID),
         pod_ip=text(Env.POD_IP),
-        index=number(Env.COMPLETION_INDEX) if env.get(Env.COMPLETION_INDEX) else None,
         passes=number(Env.PASSES, 1),
         max_attempts=number(Env.MAX_ATTEMPTS, 1),
         peer_timeout=number(Env.PEER_TIMEOUT_SECONDS, 1),
+        stall_timeout=number(Env.STALL_SECONDS),
         arguments=tuple(arguments),
     )

@@ -1,4 +1,4 @@
-"""The training itself: this trainer's copy of data and code, the commands, and the processes until they are gone."""
+"""One attempt of this pod's training: the copy of data and code, the commands, and the processes until they end."""
 
 from __future__ import annotations
 
@@ -12,37 +12,98 @@ import threading
 import time
 from importlib.util import find_spec
 from pathlib import Path
+from typing import IO, BinaryIO, Iterator
 
 import contract
-from checkpoints import Attempt
 from contract import Env
-from trainer_settings import LaunchError, Settings, say
+from state_files import Attempt, retry_transient
+from trainer_settings import LaunchError, TrainerSettings, log
 
 DEVICES = Path("/dev")
+BLOCK = 1 << 23
+LINE_BYTES = 1 << 16
 TAIL_BYTES = 4096
 GRACE_SECONDS = 20.0  # less than the pod's own 30
+STACK_SECONDS = 3.0
+STACK_SIGNAL = signal.SIGRTMIN + 7  # a signal that training code does not use
+# Python imports this file in every process of the training. It then looks for the image's own file of that name.
+SITE_CUSTOMIZE = """\
+import faulthandler, os, sys
+folder = os.path.dirname(os.path.abspath(__file__))
+faulthandler.register({signal}, file=open(os.path.join({stacks!r}, str(os.getpid())), "w"))
+sys.path[:] = [path for path in sys.path if os.path.abspath(path) != folder]
+sys.modules.pop("sitecustomize", None)
+try:
+    import sitecustomize
+except ImportError:
+    pass
+"""
+# Lines that paddle prints after the cause of a failure.
+NOISE = (
+    "LAUNCH ",
+    "[SignalInfo",
+    "[TimeInfo",
+    "FatalError: `",
+    "-----",
+    "C++ Traceback (most recent call last)",
+    "No stack trace in paddle",
+    "Error Message Summary",
+)
+# Paddle's launcher exits with 256 - N when signal N killed its worker. Other numbers are exit statuses of the code.
+KILLED = {
+    256 - number: number
+    for number in (
+        signal.SIGABRT,
+        signal.SIGBUS,
+        signal.SIGFPE,
+        signal.SIGILL,
+        signal.SIGKILL,
+        signal.SIGSEGV,
+        signal.SIGTERM,
+    )
+}
 
 
-def copy_in(settings: Settings, trainer: int, work: Path) -> None:
+class CancelledError(Exception):
+    """The training was stopped before its processes started."""
+
+
+def copy_in(settings: TrainerSettings, work: Path, cancelled: threading.Event) -> None:
     """Copy this trainer's shard and the training code into the container."""
-    shard = contract.shard(settings.root, trainer)
+    complete = work / ".complete"
+    if complete.exists():
+        return
+    shard = contract.shard(settings.job_folder, settings.trainer)
     if not shard.is_dir():
         needed = f"the data must be split for {settings.trainers} trainers"
         raise LaunchError(f"the shard {shard} is missing: {needed}; run the data Job again")
-    extra = contract.shard(settings.root, settings.trainers)
+    extra = contract.shard(settings.job_folder, settings.trainers)
     if extra.exists():
         raise LaunchError(
             f"{extra} exists: the data is split for more than {settings.trainers} trainers; run the data Job again"
         )
     if not settings.code.is_dir():
         raise LaunchError(f"the training code {settings.code} is missing: run the data Job again")
+
+    def copy_file(source: str, target: str) -> None:
+        def copy() -> None:
+            with Path(source).open("rb") as reader, Path(target).open("wb") as writer:
+                for block in iter(lambda: reader.read(BLOCK), b""):
+                    if cancelled.is_set():
+                        raise CancelledError
+                    writer.write(block)
+
+        retry_transient(copy)
+
     shutil.rmtree(work, ignore_errors=True)
-    shutil.copytree(settings.code, work / "code")
-    shutil.copytree(shard, work / "data")
+    shutil.copytree(settings.code, work / "code", copy_function=copy_file)
+    shutil.copytree(shard, work / "data", copy_function=copy_file)
+    complete.touch()
 
 
-def launch_commands(settings: Settings, attempt: Attempt, trainer: int, work: Path) -> dict[str, list[str]]:
+def launch_commands(settings: TrainerSettings, attempt: Attempt, work: Path) -> dict[str, list[str]]:
     """What to run, by the name of its log: today's paddle, or the parameter servers of the old one."""
+    # Each attempt uses another port, so a process that is left from the attempt before cannot interfere.
     port = settings.port + attempt.number % (settings.ports + settings.ports_sparse)
     paddle = find_spec("paddle")
     if paddle and any((Path(folder) / "distributed").is_dir() for folder in paddle.submodule_search_locations or []):
@@ -58,19 +119,20 @@ def launch_commands(settings: Settings, attempt: Attempt, trainer: int, work: Pa
     network = [f"--nics={settings.nic}", f"--port={settings.port}", f"--ports_num={settings.ports}"]
     network += [f"--ports_num_for_sparse={settings.ports_sparse}", "--comment=paddle_process_by_paddle"]
     server = ["paddle", "pserver", *network, f"--num_gradient_servers={settings.trainers}"]
-    trainee = ["paddle", "train", *network, f"--pservers={','.join(attempt.addresses)}", f"--trainer_id={trainer}"]
-    trainee += [f"--trainer_count={settings.threads}", f"--num_passes={settings.passes}", "--local=0"]
-    trainee += ["--use_gpu=0", f"--save_dir={settings.output}"]
+    trainer = ["paddle", "train", *network, f"--pservers={','.join(attempt.addresses)}"]
+    # In the old Paddle, trainer_count is the number of threads of one trainer.
+    trainer += [f"--trainer_id={settings.trainer}", f"--trainer_count={settings.threads}"]
+    trainer += [f"--num_passes={settings.passes}", "--local=0", "--use_gpu=0", f"--save_dir={settings.output}"]
     if not any(argument.startswith("--config") for argument in settings.arguments):
-        trainee += [f"--config={find_config(work / 'code')}"]
-    if attempt.resume:
-        next_pass = (contract.checkpoint_number(attempt.resume) or 0) + 1
-        trainee += [f"--init_model_path={settings.output / attempt.resume}", f"--start_pass={next_pass}"]
-    return {contract.SERVER_LOG: server, contract.TRAIN_LOG: [*trainee, *settings.arguments]}
+        trainer += [f"--config={find_config(work / 'code')}"]
+    number = contract.checkpoint_number(attempt.resume)
+    if number is not None:
+        trainer += [f"--init_model_path={settings.output / attempt.resume}", f"--start_pass={number + 1}"]
+    return {contract.SERVER_LOG: server, contract.TRAIN_LOG: [*trainer, *settings.arguments]}
 
 
 def processes_per_pod() -> int:
-    """One for each GPU that the container has, or one on the CPU."""
+    """One for each GPU of the container, or one on the CPU."""
     return len(list(DEVICES.glob("nvidia[0-9]*"))) or 1
 
 
@@ -85,119 +147,203 @@ def find_config(code: Path) -> str:
 
 
 class Training:
-    """The training processes of one attempt; nothing of them is left after stop()."""
+    """The training processes of one attempt. A thread starts them, because the copy of a shard can take minutes."""
 
-    def __init__(self, settings: Settings, attempt: Attempt, trainer: int, work: Path) -> None:
-        environment = {
-            **os.environ,
-            "PYTHONUNBUFFERED": "1",
-            "GLOO_SOCKET_IFNAME": settings.nic,
-            Env.DATA_DIR: str(work / "data"),
-            Env.OUTPUT_DIR: str(settings.output),
-            Env.PASSES: str(settings.passes),
-            Env.RESUME_FROM: str(settings.output / attempt.resume) if attempt.resume else "",
-        }
-        logs = contract.log_folder(settings.root, trainer)
-        logs.mkdir(parents=True, exist_ok=True)
-        self.worker_logs = work / "log"
+    def __init__(self, settings: TrainerSettings, attempt: Attempt, work: Path) -> None:
+        self.settings, self.attempt, self.work = settings, attempt, work
+        self.cancelled = threading.Event()
+        self.start_error = ""
         self.processes: list[subprocess.Popen[bytes]] = []
-        self.copiers: list[Tee] = []
-        for log, command in launch_commands(settings, attempt, trainer, work).items():
-            process = subprocess.Popen(
-                command, cwd=work / "code", env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-            )
-            heading = f"=== attempt {attempt.number} of trainer {trainer}: {' '.join(command)}\n"
-            self.processes.append(process)
-            self.copiers.append(Tee(process, logs / log, heading))
+        self.copiers: list[OutputCopier] = []
+        self.cpu_ticks, self.last_active = 0, time.time()
+        self.started = threading.Event()
+        self.thread = threading.Thread(target=self._start, daemon=True)
+        self.thread.start()
 
-    def last_words(self) -> tuple[str, float]:
+    def _start(self) -> None:
+        try:
+            copy_in(self.settings, self.work, self.cancelled)
+            commands = launch_commands(self.settings, self.attempt, self.work)
+            logs = contract.log_folder(self.settings.job_folder, self.settings.trainer)
+            retry_transient(lambda: logs.mkdir(parents=True, exist_ok=True))
+            environment = self._environment()
+            for name, command in commands.items():
+                if self.cancelled.is_set():
+                    return
+                process = subprocess.Popen(
+                    command, cwd=self.work / "code", env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+                )
+                number, trainer = self.attempt.number, self.settings.trainer
+                heading = f"=== attempt {number} of trainer {trainer}: {' '.join(command)}\n"
+                self.processes.append(process)
+                self.copiers.append(OutputCopier(process, logs / name, heading))
+            self.started.set()
+        except CancelledError:
+            return
+        except (LaunchError, OSError, shutil.Error) as error:
+            self.start_error = f"could not start: {error}"
+
+    def _environment(self) -> dict[str, str]:
+        site, stacks = self.work / "site", self.work / "stacks"
+        site.mkdir(exist_ok=True)
+        shutil.rmtree(stacks, ignore_errors=True)
+        stacks.mkdir()
+        (site / "sitecustomize.py").write_text(SITE_CUSTOMIZE.format(signal=int(STACK_SIGNAL), stacks=str(stacks)))
+        resume = self.attempt.resume
+        return {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(site), os.environ.get("PYTHONPATH")])),
+            "PYTHONUNBUFFERED": "1",
+            "GLOO_SOCKET_IFNAME": self.settings.nic,
+            Env.DATA_DIR: str(self.work / "data"),
+            Env.OUTPUT_DIR: str(self.settings.output),
+            Env.PASSES: str(self.settings.passes),
+            Env.RESUME_FROM: str(self.settings.output / resume) if resume else "",
+        }
+
+    @property
+    def printed(self) -> float:
+        """When the training last printed a line."""
+        return max((copier.printed for copier in self.copiers), default=self.last_active)
+
+    def last_output(self) -> tuple[str, float]:
         """The last line that the training wrote, and when."""
         copier = self.copiers[-1]
         copier.join(timeout=2)
-        # Paddle's launcher shows what its workers write when it next looks, and the end of it twice.
-        logs = self.worker_logs.glob("workerlog.*")
-        written = [log.stat().st_mtime for log in logs if last_line(log) == copier.last]
+        # Paddle's launcher shows a worker's output some seconds late and its end twice. The worker's log has the time.
+        logs = (self.work / "log").glob("workerlog.*")
+        written = [path.stat().st_mtime for path in logs if last_line(path) == copier.last]
         return copier.last, min(written, default=copier.when)
 
     def status(self) -> int | None:
-        """The training's exit status; a parameter server that ends first has failed."""
-        *servers, trainee = (process.poll() for process in self.processes)
-        if trainee is not None:
-            return trainee
+        """The training's exit status; None while it runs. A parameter server that ends first has failed."""
+        if self.start_error:
+            return 1
+        if not self.started.is_set():
+            return None
+        *servers, trainer = (process.poll() for process in self.processes)
+        if trainer is not None:
+            return trainer
         return next((status or 1 for status in servers if status is not None), None)
+
+    def activity(self) -> tuple[float, bool]:
+        """When the training last used the CPU, and whether a process of it is suspended."""
+        states = [process_state(process) for process in descendants()]
+        ticks = sum(used for _, used in states)
+        if not self.started.is_set() or ticks != self.cpu_ticks:
+            self.cpu_ticks, self.last_active = ticks, time.time()
+        return self.last_active, any(state in "Tt" for state, _ in states)
+
+    def dump_stacks(self) -> None:
+        """Write the Python stack of every process of the training to its log."""
+        asked = [process for process in descendants() if catches(process, STACK_SIGNAL)]
+        send(asked, STACK_SIGNAL)
+        send(asked, signal.SIGCONT)
+        files = {process: self.work / "stacks" / str(process) for process in asked}
+        deadline = time.monotonic() + STACK_SECONDS
+        while time.monotonic() < deadline and not all(p.is_file() and p.stat().st_size for p in files.values()):
+            time.sleep(0.1)
+        for process, path in files.items():
+            if path.is_file():
+                self.copiers[-1].add(f"=== Python stack of process {process}\n{path.read_text(errors='replace')}")
 
     def stop(self) -> None:
         """End every process: SIGTERM, a time of grace, SIGKILL."""
+        self.cancelled.set()
+        self.thread.join()
         deadline = time.monotonic() + GRACE_SECONDS
         send(descendants(), signal.SIGTERM)
+        send(descendants(), signal.SIGCONT)
         while descendants() and time.monotonic() < deadline:
-            self.reap()
+            self._reap()
         while descendants():
             send(descendants(), signal.SIGKILL)
-            self.reap()
+            self._reap()
         for copier in self.copiers:
             copier.join(timeout=5)
 
-    def reap(self) -> None:
-        """Take notice of ended processes."""
+    def _reap(self) -> None:
         for process in self.processes:
             process.poll()
         time.sleep(0.1)
 
 
-class Tee(threading.Thread):
-    """Copies what a process prints to our output and to its log; a full disk costs the log, not the training."""
+class OutputCopier(threading.Thread):
+    """Copies a process's output to our own output and to its log. If the log's disk is full, the training goes on."""
 
-    def __init__(self, process: subprocess.Popen[bytes], log: Path, heading: str) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], path: Path, heading: str) -> None:
         super().__init__(daemon=True)
-        self.process, self.log, self.heading = process, log, heading
+        self.process, self.path = process, path
         self.last, self.when = "", time.time()
+        self.printed = time.time()
+        self.file: BinaryIO | None = None
+        self.lock = threading.Lock()
+        try:
+            self.file = retry_transient(lambda: path.open("ab", buffering=0))
+        except OSError as error:
+            log(f"{path} cannot be written: {error}")
+        self._write(heading.encode())
         self.start()
 
     def run(self) -> None:
-        """Until the process and all that it started have closed their output."""
+        """Copy until the process and all that it started have closed their output."""
         assert self.process.stdout
         with self.process.stdout as stream:
-            try:
-                with self.log.open("ab", buffering=0) as file:
-                    file.write(self.heading.encode())
-                    for line in stream:
-                        self.show(line)
-                        file.write(line)
-            except OSError as error:
-                say(f"{self.log} cannot be written: {error}")
-            for line in stream:
-                self.show(line)
+            for line, is_start in pieces(stream):
+                self.printed = time.time()
+                if is_start and (cause := possible_cause(line)):
+                    self.last, self.when = cause, self.printed
+                with self.lock:
+                    sys.stdout.buffer.write(line)
+                    sys.stdout.flush()
+                    self._write(line)
 
-    def show(self, line: bytes) -> None:
-        """Print the line, and keep it if it may tell why the training ended."""
-        sys.stdout.buffer.write(line)
-        sys.stdout.flush()
-        if words := telling(line):
-            self.last, self.when = words, time.time()
+    def add(self, text: str) -> None:
+        """Add the launcher's own text to the output."""
+        with self.lock:
+            sys.stdout.buffer.write(text.encode())
+            sys.stdout.flush()
+            self._write(text.encode())
+
+    def _write(self, content: bytes) -> None:
+        if not self.file:
+            return
+        try:
+            retry_transient(lambda: self.file and self.file.write(content))
+        except OSError as error:
+            log(f"{self.path} cannot be written: {error}")
+            self.file = None
 
 
-def telling(line: bytes) -> str:
-    """What a line may tell of why the training ended; nothing if it is paddle's launcher's own."""
-    text = line.decode(errors="replace").strip()
-    return "" if text.startswith("LAUNCH ") else text[:300]
+def pieces(stream: IO[bytes]) -> Iterator[tuple[bytes, bool]]:
+    """The lines of the stream, long ones in pieces of limited size; and whether each piece starts a line."""
+    is_start = True
+    for piece in iter(lambda: stream.readline(LINE_BYTES), b""):
+        yield piece, is_start
+        is_start = piece.endswith(b"\n")
 
 
-def last_line(log: Path) -> str:
-    """The last line of a file that tells something."""
-    with log.open("rb") as file:
+def possible_cause(line: bytes) -> str:
+    """The line, shortened, if it may be the cause of a failure; else empty."""
+    text = line[: 4 * 300].decode(errors="replace").strip()
+    return "" if text.startswith(NOISE) else text[:300]
+
+
+def last_line(path: Path) -> str:
+    """The last line of a file that may be the cause of a failure."""
+    with path.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
-        return next(filter(None, map(telling, reversed(file.readlines()))), "")
+        return next(filter(None, map(possible_cause, reversed(file.readlines()))), "")
 
 
 def adopt_orphans() -> None:
-    """Make this process the parent of all that its children leave behind, as it is anyway as a container's first."""
+    """Make this process the parent of processes whose parent ends, as the first process of a container always is."""
     set_child_subreaper = 36
     ctypes.CDLL(None, use_errno=True).prctl(set_child_subreaper, 1, 0, 0, 0)
 
 
 def descendants() -> list[int]:
-    """Every living process below this one. Paddle puts its workers in sessions of their own, so a group is no help."""
+    """Every living process below this one. Paddle's workers have their own sessions, so a process group misses them."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -217,8 +363,27 @@ def descendants() -> list[int]:
     return found
 
 
-def send(processes: list[int], number: signal.Signals) -> None:
-    """Signal the processes that still are."""
+def process_state(process: int) -> tuple[str, int]:
+    """The state of a process and the CPU time that it used, in ticks."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return "X", 0
+    return fields[0], int(fields[11]) + int(fields[12])
+
+
+def catches(process: int, number: int) -> bool:
+    """Whether the process has a handler for the signal."""
+    try:
+        lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    except OSError:
+        return False
+    mask = next((int(line.split()[1], 16) for line in lines if line.startswith("SigCgt:")), 0)
+    return bool(mask & 1 << (number - 1))
+
+
+def send(processes: list[int], number: int) -> None:
+    """Send the signal to the processes that still exist."""
     for process in processes:
         try:
             os.kill(process, number)
@@ -227,6 +392,6 @@ def send(processes: list[int], number: signal.Signals) -> None:
 
 
 def describe_status(status: int) -> str:
-    """An exit status in words; paddle's launcher turns `killed by N` into 256 - N."""
-    killed = -status if status < 0 else 256 - status if 256 - 65 < status < 256 else 0
+    """An exit status in words."""
+    killed = -status if status < 0 else KILLED.get(status, 0)
     return f"was killed by signal {killed}" if killed else f"ended with status {status}"

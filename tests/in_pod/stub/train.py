@@ -1,4 +1,4 @@
-"""A training for tests of the launcher: passes that need every trainer, and hang for ever when one is missing."""
+"""A training for tests of the launcher. Each pass needs every trainer: it hangs when one is missing."""
 
 import json
 import os
@@ -6,19 +6,21 @@ import sys
 import time
 from pathlib import Path
 
-rank, world = int(os.environ["PADDLE_TRAINER_ID"]), int(os.environ["PADDLE_TRAINERS_NUM"])
+trainer, world = int(os.environ["PADDLE_TRAINER_ID"]), int(os.environ["PADDLE_TRAINERS_NUM"])
 output, passes = Path(os.environ["OUTPUT_DIR"]), int(os.environ["PASSES"])
 resume = os.environ["RESUME_FROM"]
 attempt = os.environ["STUB_ATTEMPT"]
 meeting = output.parent / "meeting"
 meeting.mkdir(exist_ok=True)
-print(f"stub: {attempt} rank {rank} master {os.environ['PADDLE_MASTER']} resumes {Path(resume).name or 'nothing'}")
+print(
+    f"stub: {attempt} trainer {trainer} master {os.environ['PADDLE_MASTER']} resumes {Path(resume).name or 'nothing'}"
+)
 print(f"stub: {sorted(p.name for p in Path(os.environ['DATA_DIR']).iterdir())} arguments {sys.argv[1:]}")
 
 
 def meet(what: str) -> None:
     """Wait until every trainer of this attempt is here."""
-    (meeting / f"{attempt}-{what}-{rank}").touch()
+    (meeting / f"{attempt}-{what}-{trainer}").touch()
     while not all((meeting / f"{attempt}-{what}-{other}").exists() for other in range(world)):
         if (meeting / f"{attempt}-failed").exists():
             print("stub: lost a peer")
@@ -27,15 +29,15 @@ def meet(what: str) -> None:
 
 
 for number in range(int(Path(resume).name[5:]) + 1 if resume else 0, passes):
-    (output.parent / f"stub-{rank}.pid").write_text(str(os.getpid()))
-    if os.environ.get("STUB_FAIL") == f"{rank}:{number}":
+    (output.parent / f"stub-{trainer}.pid").write_text(str(os.getpid()))
+    if os.environ.get("STUB_FAIL") == f"{trainer}:{number}":
         print(f"stub: no pass {number} today")
         if "STUB_LATE" in os.environ:
             (meeting / f"{attempt}-failed").touch()
         sys.exit(3)
     meet(f"pass{number}")
     time.sleep(float(os.environ.get("STUB_PASS_SECONDS", "0.1")))
-    if rank == 0:
+    if trainer == 0 and "STUB_NO_CHECKPOINT" not in os.environ:
         aside = output / f".pass-{number:05d}"
         aside.mkdir(exist_ok=True)
         (aside / "model").write_text(f"{attempt} {number}")
@@ -43,4 +45,4 @@ for number in range(int(Path(resume).name[5:]) + 1 if resume else 0, passes):
         aside.rename(output / f"pass-{number:05d}")
         print(f"stub: wrote pass {number}")
 meet("end")
-sys.exit(int(os.environ.get("STUB_LAST_STATUS", "0")) if rank == 1 else 0)
+sys.exit(int(os.environ.get("STUB_LAST_STATUS", "0")) if trainer == 1 else 0)

@@ -46,11 +46,20 @@ def test_host_ports_follow_the_three_settings(program: RunStack) -> None:
 
 def test_the_launcher_gets_its_pod_and_its_limits(program: RunStack) -> None:
     env = env_of(
-        container_of(program({"job": {"passes": 7, "attempts": 2, "peerTimeoutMinutes": 3}}), "paddle-cluster-job")
+        container_of(
+            program({"job": {"passes": 7, "attempts": 2, "peerTimeoutMinutes": 3, "stallMinutes": 4, "threads": 8}}),
+            "paddle-cluster-job",
+        )
     )
-    fields = {name: env[name]["fieldRef"]["fieldPath"] for name in ("POD_NAME", "POD_UID", "POD_IP")}
-    assert fields == {"POD_NAME": "metadata.name", "POD_UID": "metadata.uid", "POD_IP": "status.podIP"}
+    fields = {name: env[name]["fieldRef"]["fieldPath"] for name in ("POD_NAME", "POD_UID", "POD_IP", "JOB_UID")}
+    assert fields == {
+        "POD_NAME": "metadata.name",
+        "POD_UID": "metadata.uid",
+        "POD_IP": "status.podIP",
+        "JOB_UID": "metadata.labels['batch.kubernetes.io/controller-uid']",
+    }
     assert (env["PASSES"], env["MAX_ATTEMPTS"], env["PEER_TIMEOUT_SECONDS"]) == ("7", "2", "180")
+    assert (env["STALL_SECONDS"], env["THREADS"]) == ("240", "8")
 
 
 def test_containers_get_the_settings_that_they_use(program: RunStack) -> None:
@@ -124,11 +133,20 @@ def test_a_job_times_out_before_up_does(program: RunStack) -> None:
         )
 
 
-def test_a_pod_that_is_lost_with_its_node_is_not_a_failure(program: RunStack) -> None:
+LOST_NODE = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+
+
+def test_only_the_launcher_limits_the_attempts(program: RunStack) -> None:
     spec = spec_of(program({"job": {"attempts": 4}}), "paddle-cluster-job")
+    assert spec["backoffLimit"] == 2**31 - 1
+    final = {"containerName": "trainer", "operator": "In", "values": [100]}
+    assert spec["podFailurePolicy"]["rules"] == [{"action": "FailJob", "onExitCodes": final}, LOST_NODE]
+
+
+def test_without_our_launcher_kubernetes_limits_the_failed_pods(program: RunStack) -> None:
+    spec = spec_of(program({"job": {"attempts": 4, "command": ["/root/start.sh"]}}), "paddle-cluster-job")
     assert spec["backoffLimit"] == 3
-    (rule,) = spec["podFailurePolicy"]["rules"]
-    assert rule == {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+    assert spec["podFailurePolicy"]["rules"] == [LOST_NODE]
 
 
 def test_the_export_job_waits_for_the_training_and_writes_under_its_prefix(program: RunStack) -> None:
@@ -180,11 +198,13 @@ def test_pods_find_every_script_at_its_path(program: RunStack) -> None:
         "paddle-cluster-job": {
             "checkpoints.py",
             "contract.py",
+            "decisions.py",
             "keep_report.py",
             "kubernetes_api.py",
             "launch.py",
             "pods.py",
             "report.py",
+            "state_files.py",
             "trainer_settings.py",
             "training.py",
         },

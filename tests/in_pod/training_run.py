@@ -1,4 +1,4 @@
-"""Launchers as processes, each with its Pod in the test's API server: a kubelet and a Job controller in little."""
+"""Runs launchers as processes, each with a Pod in the test's API server, like a small kubelet and Job controller."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Trainer:
 
 
 @dataclass
-class Gang:
-    """The training Job of one test."""
+class TrainingRun:
+    """One run of a training Job in a test."""
 
     folder: Path
     api: FakeApi
@@ -46,7 +46,6 @@ class Gang:
     job: str = "job"
     paddle: list[Path] = field(default_factory=lambda: [STUB])
     settings: dict[str, str] = field(default_factory=dict)
-    indexed: bool = True
     pods: dict[int, Trainer] = field(default_factory=dict)
     all: list[Trainer] = field(default_factory=list)
 
@@ -56,13 +55,20 @@ class Gang:
         return self.folder / "volume" / self.job
 
     def prepare(self, code: Path) -> None:
-        """Stand in for the data Job: one small shard a trainer, and the training code."""
+        """Do the work of the data Job: one small shard for each trainer, and the training code."""
         for number in range(self.trainers):
             shard = self.root / "data" / str(number)
             shard.mkdir(parents=True)
             (shard / f"shard-{number}.txt").write_text("1\tgood\n")
         (self.root / "quick_start").mkdir(parents=True)
         (self.root / "quick_start" / code.name).write_bytes(code.read_bytes())
+
+    def prepare_state(self, content: bytes) -> None:
+        """State files with this content, as if a disk or a person had damaged them."""
+        folder = self.root / ".launchers"
+        folder.mkdir()
+        for name in ("attempt.json", "trainer-0.json", "trainer-1.json"):
+            (folder / name).write_bytes(content)
 
     def address(self, index: int) -> str:
         """Where the pod's processes listen."""
@@ -84,14 +90,17 @@ class Gang:
             "CONF_PADDLE_PORTS_NUM": "2",
             "CONF_PADDLE_PORTS_NUM_SPARSE": "2",
             "CONF_PADDLE_GRADIENT_NUM": str(self.trainers),
-            "TRAINER_COUNT": "1",
+            "TRAINER_COUNT": str(self.trainers),
+            "THREADS": "2",
             "POD_NAME": pod["metadata"]["name"],
             "POD_IP": self.address(index),
             "POD_UID": pod["metadata"]["uid"],
+            "JOB_UID": pod["metadata"]["ownerReferences"][0]["uid"],
+            "JOB_COMPLETION_INDEX": str(index),
+            "STALL_SECONDS": "0",
             "PASSES": "3",
             "MAX_ATTEMPTS": "3",
             "PEER_TIMEOUT_SECONDS": "120",
-            **({"JOB_COMPLETION_INDEX": str(index)} if self.indexed else {}),
             **self.settings,
         }
 
@@ -103,7 +112,7 @@ class Gang:
         under: tuple[str, ...] = (),
     ) -> Trainer:
         """A pod that runs, and its launcher, if need be under another command."""
-        pod = pod or make_pod(self.job, index if self.indexed else None, self.address(index))
+        pod = pod or make_pod(self.job, index, self.address(index))
         self.api.put(pod)
         return self.launch(index, pod, arguments, under)
 

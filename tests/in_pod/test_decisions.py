@@ -1,0 +1,301 @@
+"""Every decision of a launcher: one row for each way out of its loop."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from decisions import EARLY_SECONDS, SETTLE_SECONDS, Exit, Join, Publish, Snapshot, StopTraining, Wait, decide
+from pods import Pod, newest_pods
+from state_files import Attempt, Status
+from trainer_settings import TrainerSettings
+
+NOW = 1_000_000.0
+PEER_TIMEOUT, STALL_TIMEOUT = 900.0, 600.0
+
+
+def settings(trainer: int, uid: str = "") -> TrainerSettings:
+    """A training of three trainers."""
+    return TrainerSettings(
+        job="job",
+        job_uid="job-1",
+        namespace="default",
+        job_folder=Path("/nowhere"),
+        code=Path("/nowhere/code"),
+        trainers=3,
+        trainer=trainer,
+        threads=1,
+        nic="lo",
+        port=7164,
+        ports=2,
+        ports_sparse=2,
+        pod_uid=uid or f"uid-{trainer}",
+        pod_ip=f"10.0.0.{trainer}",
+        passes=5,
+        max_attempts=3,
+        peer_timeout=PEER_TIMEOUT,
+        stall_timeout=STALL_TIMEOUT,
+        arguments=(),
+    )
+
+
+def pod(trainer: int, phase: str = "Running", terminating: bool = False, uid: str = "", created: str = "1") -> Pod:
+    """A pod of the Job."""
+    uid = uid or f"uid-{trainer}"
+    return Pod(uid, f"job-{trainer}", f"10.0.0.{trainer}", trainer, phase, terminating, created, "note")
+
+
+def snapshot(pods: list[Pod] | None = None, **fields: object) -> Snapshot:
+    """What a launcher observes while all pods run."""
+    pods = [pod(0), pod(1), pod(2)] if pods is None else pods
+    seen = Snapshot(now=NOW, pods=newest_pods(pods, 3), pods_by_uid={each.uid: each for each in pods})
+    return replace(seen, **fields)  # type: ignore[arg-type]
+
+
+RUNNING = Attempt(
+    job_uid="job-1",
+    number=4,
+    tries=1,
+    members=("uid-0", "uid-1", "uid-2"),
+    addresses=("10.0.0.0", "10.0.0.1", "10.0.0.2"),
+    resume="pass-00002",
+    started=NOW - 30,
+    alive=NOW,
+)
+FAILED_STATUS = Status(
+    "uid-1", 4, ended=True, exit_status=3, message="ended with status 3", output="oops", time=NOW - 20
+)
+LATER = replace(FAILED_STATUS, uid="uid-0", time=NOW - 10)
+DONE = [Status(f"uid-{i}", 4, ended=True) for i in range(3)]
+BUSY = [Status(f"uid-{i}", 4, last_output=NOW, last_active=NOW) for i in range(3)]
+QUIET = [Status(f"uid-{i}", 4, last_output=NOW - 1000 + i, last_active=NOW - 900 - i) for i in range(3)]
+ENDED = replace(RUNNING, ended="trainer 1 ended with status 3, last output: oops")
+FIRST = replace(RUNNING, resume="", ended=ENDED.ended)
+
+
+def test_sigterm_ends_the_launcher() -> None:
+    assert decide(snapshot(terminated=True), settings(1)) == Exit(143, "stopped by SIGTERM")
+
+
+@pytest.mark.parametrize(("result", "status"), [("finished", 0), ("failed", 100)])
+@pytest.mark.parametrize("trainer", [0, 1])
+def test_the_result_ends_every_launcher(result: str, status: int, trainer: int) -> None:
+    attempt = replace(RUNNING, result=result, reason="why", members=("other",) * 3)
+    assert decide(snapshot(attempt=attempt), settings(trainer)) == Exit(status, f"{result}: why")
+
+
+@pytest.mark.parametrize(
+    ("attempt", "reason"),
+    [
+        (ENDED, ENDED.ended),
+        (replace(RUNNING, number=5, reason="why"), "why"),
+        (replace(RUNNING, number=5), "another attempt replaced it"),
+        (Attempt(), "another attempt replaced it"),
+    ],
+    ids=["ended", "next attempt", "next attempt without a reason", "attempt.json is lost"],
+)
+@pytest.mark.parametrize("trainer", [0, 1])
+def test_a_training_stops_with_its_attempt(attempt: Attempt, reason: str, trainer: int) -> None:
+    assert decide(snapshot(attempt=attempt, joined=4, training=True), settings(trainer)) == StopTraining(reason)
+
+
+@pytest.mark.parametrize("trainer", [0, 1])
+def test_a_member_joins_a_new_attempt(trainer: int) -> None:
+    assert decide(snapshot(attempt=RUNNING, joined=3), settings(trainer)) == Join(RUNNING)
+
+
+@pytest.mark.parametrize(
+    ("attempt", "joined", "uid"),
+    [(RUNNING, 4, ""), (RUNNING, 0, "a new pod"), (ENDED, 3, ""), (Attempt(), 0, "")],
+    ids=["joined already", "not a member", "ended", "no attempt"],
+)
+def test_a_trainer_waits_for_the_decision_of_trainer_0(attempt: Attempt, joined: int, uid: str) -> None:
+    seen = snapshot(attempt=attempt, joined=joined, age=100.0)
+    assert isinstance(decide(seen, settings(1, uid)), Wait)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_a_trainer_gives_up_when_trainer_0_is_silent(training: bool) -> None:
+    limit = PEER_TIMEOUT + SETTLE_SECONDS
+    attempt = replace(RUNNING, alive=NOW - limit - 1)
+    seen = snapshot(attempt=attempt, joined=4, training=training, age=limit + 1)
+    gone = Exit(100, "failed: trainer 0's launcher was silent for 900 s")
+    assert decide(seen, settings(1)) == gone
+    assert decide(replace(seen, attempt=Attempt(), joined=0, training=False), settings(1)) == gone
+    assert isinstance(decide(replace(seen, age=10.0), settings(1)), Wait), "this pod has only just started"
+    assert isinstance(decide(replace(seen, attempt=RUNNING), settings(1)), Wait)
+
+
+@pytest.mark.parametrize(
+    ("pods", "reason"),
+    [
+        (None, "the API server has not listed the pods"),
+        ([], "0 of 3 pods run; trainer 0: no pod; trainer 1: no pod; trainer 2: no pod"),
+        ([pod(0), pod(1)], "2 of 3 pods run; trainer 2: no pod"),
+        ([pod(0), pod(1), pod(2, "Pending")], "2 of 3 pods run; trainer 2: job-2 Pending note"),
+        ([pod(0), pod(1), pod(2, terminating=True)], "2 of 3 pods run; trainer 2: job-2 Running note"),
+        ([pod(0), pod(1), pod(2, "Failed")], "2 of 3 pods run; trainer 2: job-2 Failed note"),
+    ],
+)
+def test_trainer_0_waits_for_all_pods_and_then_gives_up(pods: list[Pod] | None, reason: str) -> None:
+    seen = snapshot(pods or [])
+    if pods is None:
+        seen = replace(seen, pods_by_uid=None)
+    assert decide(seen, settings(0)) == Wait(reason)
+    action = decide(replace(seen, idle=PEER_TIMEOUT + 1, api_problem="(no answer)"), settings(0))
+    assert isinstance(action, Publish)
+    assert (action.attempt.result, action.attempt.reason) == ("failed", f"after 900 s: {reason} (no answer)")
+
+
+def test_the_first_attempt_starts_when_all_pods_run() -> None:
+    action = decide(snapshot(newest_checkpoint="pass-00001"), settings(0))
+    assert action == Publish(
+        Attempt(
+            job_uid="job-1",
+            number=1,
+            tries=1,
+            members=RUNNING.members,
+            addresses=RUNNING.addresses,
+            resume="pass-00001",
+            started=NOW,
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("extra", "uids"),
+    [
+        ([pod(3, uid="fourth")], ("uid-0", "uid-1", "uid-2")),
+        ([pod(1, uid="newer", created="2")], ("uid-0", "newer", "uid-2")),
+        ([pod(1, uid="dead", created="2", phase="Failed")], ("uid-0", "uid-1", "uid-2")),
+    ],
+    ids=["a pod too many", "a replaced pod", "a newer pod that failed"],
+)
+def test_an_attempt_has_one_pod_for_each_trainer(extra: list[Pod], uids: tuple[str, ...]) -> None:
+    action = decide(snapshot([pod(0), pod(1), pod(2), *extra]), settings(0))
+    assert isinstance(action, Publish)
+    assert action.attempt.members == uids
+
+
+@pytest.mark.parametrize(
+    ("tries", "newest", "expected"),
+    [(1, "pass-00002", 2), (3, "pass-00003", 1), (1, "", 1)],
+    ids=["no new checkpoint", "a new checkpoint", "the checkpoint is gone"],
+)
+def test_after_a_failure_the_next_attempt_starts(tries: int, newest: str, expected: int) -> None:
+    seen = snapshot(attempt=replace(ENDED, tries=tries), joined=4, newest_checkpoint=newest)
+    action = decide(seen, settings(0))
+    assert isinstance(action, Publish)
+    attempt = action.attempt
+    assert (attempt.number, attempt.tries, attempt.resume) == (5, expected, newest)
+    assert (attempt.reason, attempt.ended) == (ENDED.ended, "")
+
+
+def test_a_number_is_not_used_twice_when_attempt_json_is_lost() -> None:
+    action = decide(snapshot(joined=7, highest_number=9), settings(0))
+    assert isinstance(action, Publish)
+    assert action.attempt.number == 10
+
+
+def test_too_many_attempts_without_a_new_checkpoint_are_a_failure() -> None:
+    seen = snapshot(attempt=replace(ENDED, tries=3), joined=4, newest_checkpoint="pass-00002")
+    action = decide(seen, settings(0))
+    assert isinstance(action, Publish)
+    assert action.attempt.result == "failed"
+    assert action.attempt.reason == f"3 attempts in a row made no new checkpoint; the last ended because {ENDED.ended}"
+
+
+@pytest.mark.parametrize(
+    ("status", "newest", "early"),
+    [
+        (FAILED_STATUS, "", "ended with status 3: oops"),
+        (FAILED_STATUS, "pass-00000", ""),
+        (replace(FAILED_STATUS, time=RUNNING.started + EARLY_SECONDS + 1), "", ""),
+        (replace(FAILED_STATUS, output=""), "", ""),
+    ],
+    ids=["early", "after a checkpoint", "late", "without a message"],
+)
+def test_the_same_early_failure_twice_is_final(status: Status, newest: str, early: str) -> None:
+    ended = replace(FIRST, ended="trainer 1 ended with status 3" + (", last output: oops" if status.output else ""))
+    seen = snapshot(attempt=ended, joined=4, statuses=[None, status, None], newest_checkpoint=newest)
+    action = decide(seen, settings(0))
+    assert isinstance(action, Publish)
+    assert (action.attempt.early_failure, action.attempt.result) == (early, "")
+    again = decide(replace(seen, attempt=replace(ended, early_failure="ended with status 3: oops")), settings(0))
+    assert isinstance(again, Publish)
+    assert again.attempt.result == ("failed" if early else "")
+    other = decide(replace(seen, attempt=replace(ended, early_failure="something else")), settings(0))
+    assert isinstance(other, Publish)
+    assert other.attempt.result == ""
+
+
+def test_all_trainers_ended_well() -> None:
+    seen = snapshot(attempt=RUNNING, joined=4, statuses=DONE, newest_checkpoint="pass-00004")
+    action = decide(seen, settings(0))
+    assert isinstance(action, Publish)
+    assert action.attempt.result == "finished"
+    assert action.attempt.reason == "all 3 trainers ended with status 0; newest checkpoint: pass-00004"
+
+
+def test_an_end_without_any_checkpoint_is_a_failure() -> None:
+    action = decide(snapshot(attempt=RUNNING, joined=4, statuses=DONE), settings(0))
+    assert isinstance(action, Publish)
+    assert action.attempt.result == "failed"
+    assert "there is no complete checkpoint" in action.attempt.reason
+
+
+@pytest.mark.parametrize(
+    ("pods", "reason"),
+    [
+        ([pod(0), pod(2)], "trainer 1's pod was deleted"),
+        ([pod(0), pod(1, terminating=True), pod(2)], "trainer 1's pod job-1 is being deleted"),
+        ([pod(0), pod(1, "Failed"), pod(2)], "trainer 1's pod job-1 failed note"),
+    ],
+)
+def test_a_lost_pod_ends_the_attempt(pods: list[Pod], reason: str) -> None:
+    seen = snapshot(pods, attempt=RUNNING, joined=4, training=True, statuses=[None, FAILED_STATUS, None])
+    assert decide(seen, settings(0)) == Publish(replace(RUNNING, ended=reason))
+
+
+def test_the_first_failure_ends_the_attempt_when_the_others_have_reported() -> None:
+    seen = snapshot(attempt=RUNNING, joined=4, training=True, statuses=[LATER, FAILED_STATUS, None], failure_age=1.0)
+    assert decide(seen, settings(0)) == Wait("")
+    action = decide(replace(seen, failure_age=SETTLE_SECONDS), settings(0))
+    assert action == Publish(replace(RUNNING, ended="trainer 1 ended with status 3, last output: oops"))
+
+
+def test_a_stalled_training_ends_the_attempt_and_names_the_trainer_that_stopped_first() -> None:
+    attempt = replace(RUNNING, started=NOW - 2000)
+    seen = snapshot(attempt=attempt, joined=4, training=True, statuses=QUIET)
+    what = "no trainer printed a line or wrote a checkpoint for 600 s; trainer"
+    assert decide(seen, settings(0)) == Publish(replace(attempt, ended=f"{what} 2 stopped first", stalled=True))
+    suspended = [QUIET[0], replace(QUIET[1], suspended=True), QUIET[2]]
+    action = decide(replace(seen, statuses=suspended), settings(0))
+    assert action == Publish(replace(attempt, ended=f"{what} 1 is suspended", stalled=True))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"statuses": [*QUIET[:2], BUSY[2]]},
+        {"checkpoint_time": NOW - 1},
+        {"attempt": replace(RUNNING, started=NOW - 1)},
+        {"statuses": [None, None, None]},
+    ],
+    ids=["a trainer prints", "a new checkpoint", "a new attempt", "no status yet"],
+)
+def test_progress_of_any_kind_is_not_a_stall(fields: dict[str, object]) -> None:
+    attempt = replace(RUNNING, started=NOW - 2000)
+    seen = snapshot(attempt=attempt, joined=4, training=True, statuses=QUIET)
+    assert decide(replace(seen, **fields), settings(0)) == Wait("")  # type: ignore[arg-type]
+
+
+def test_a_stall_timeout_of_zero_disables_the_check() -> None:
+    seen = snapshot(attempt=replace(RUNNING, started=NOW - 2000), joined=4, training=True, statuses=QUIET)
+    assert decide(seen, replace(settings(0), stall_timeout=0.0)) == Wait("")
+
+
+def test_a_silent_api_server_does_not_end_an_attempt() -> None:
+    seen = snapshot(attempt=RUNNING, joined=4, training=True, statuses=BUSY)
+    assert decide(replace(seen, pods_by_uid=None), settings(0)) == Wait("")

@@ -1,0 +1,47 @@
+"""The state files on a volume that fails for a moment."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import state_files
+from state_files import Attempt, read_attempt, read_json, write_attempt
+
+
+@pytest.mark.parametrize("number", [errno.ESTALE, errno.EIO])
+def test_transient_errors_are_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    (tmp_path / "file").write_text('{"a": 1}')
+    opened, failures = os.open, [number] * 3
+
+    def fail(*arguments: Any) -> int:
+        if failures:
+            raise OSError(failures.pop(), "transient")
+        return opened(*arguments)
+
+    monkeypatch.setattr(os, "open", fail)
+    assert read_json(tmp_path / "file") == {"a": 1}
+    assert failures == []
+
+
+def test_other_errors_and_lasting_ones_are_not_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(FileNotFoundError):
+        read_json(tmp_path / "no" / "folder")
+
+    def fail(*_: Any) -> int:
+        raise OSError(errno.EIO, "for good")
+
+    monkeypatch.setattr(state_files, "RETRY_SECONDS", 0.5)
+    monkeypatch.setattr(os, "open", fail)
+    with pytest.raises(OSError, match="for good"):
+        read_json(tmp_path / "file")
+
+
+def test_an_attempt_is_read_as_it_was_written(tmp_path: Path) -> None:
+    attempt = Attempt(job_uid="job-1", number=3, members=("a", "b"), addresses=("1", "2"), started=1.5, alive=2.0)
+    write_attempt(tmp_path, attempt)
+    assert read_attempt(tmp_path, "job-1") == attempt
+    assert read_attempt(tmp_path, "another Job") == Attempt(job_uid="another Job")

@@ -1,0 +1,195 @@
+"""What a launcher does next: a function of what it observed, without side effects.
+
+The launcher of trainer 0 decides for all trainers and writes each decision to attempt.json:
+
+1. All pods run: start attempt 1. Each launcher that finds its pod among the members starts its training.
+2. A training fails, a pod is lost or all trainings hang: end the attempt. Each launcher stops its training.
+3. All pods run again: start the next attempt, from the newest checkpoint.
+4. All trainings end with status 0: the result is `finished`. Too many attempts bring no new checkpoint, or a pod does
+   not start in time: the result is `failed`. Each launcher exits.
+
+Numbers of attempts only grow and a pod's UID is never used twice. So a launcher that reads an old file only waits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Mapping, NamedTuple, Sequence, Union
+
+from contract import FINAL_FAILURE
+from pods import Pod, describe_lost, describe_missing
+from state_files import FAILED, FINISHED, Attempt, Status
+from trainer_settings import TrainerSettings
+
+# After a failure: time for other launchers to report an earlier one, and for the API server to report a lost pod.
+SETTLE_SECONDS = 3.0
+# A training that fails this soon, twice, with the same message and without any checkpoint, will fail again.
+EARLY_SECONDS = 60.0
+TERMINATED = 143
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What a launcher observed. The fields after `attempt` are known to the launcher of trainer 0 only."""
+
+    now: float  # seconds since the epoch
+    age: float = 0.0  # seconds since this launcher started
+    idle: float = 0.0  # seconds since this launcher last took part in an attempt
+    terminated: bool = False  # SIGTERM arrived
+    joined: int = 0  # the number of the attempt that this launcher joined last
+    training: bool = False
+    attempt: Attempt = field(default_factory=Attempt)
+    pods: tuple[Pod | None, ...] = ()  # the current pod of each trainer
+    pods_by_uid: Mapping[str, Pod] | None = None  # None before the first answer of the API server
+    api_problem: str = ""
+    statuses: Sequence[Status | None] = ()  # of the members of the attempt
+    highest_number: int = 0  # of all attempts in all state files
+    failure_age: float = 0.0  # seconds since a failure in the attempt was first seen
+    newest_checkpoint: str = ""
+    checkpoint_time: float = 0.0
+
+
+class Wait(NamedTuple):
+    """Do nothing; the reason is logged when it changes."""
+
+    reason: str
+
+
+class Join(NamedTuple):
+    """Start the training of this attempt."""
+
+    attempt: Attempt
+
+
+class StopTraining(NamedTuple):
+    """Stop this pod's training: its attempt is over."""
+
+    reason: str
+
+
+class Publish(NamedTuple):
+    """Write attempt.json."""
+
+    attempt: Attempt
+
+
+class Exit(NamedTuple):
+    """Stop the training and end the launcher."""
+
+    status: int
+    message: str
+
+
+Action = Union[Wait, Join, StopTraining, Publish, Exit]
+
+
+def decide(s: Snapshot, settings: TrainerSettings) -> Action:
+    """The next action of this launcher."""
+    attempt, trainer = s.attempt, settings.trainer
+    if s.terminated:
+        return Exit(TERMINATED, "stopped by SIGTERM")
+    if attempt.result:
+        status = 0 if attempt.result == FINISHED else FINAL_FAILURE
+        return Exit(status, f"{attempt.result}: {attempt.reason}")
+    if s.training and (attempt.ended or attempt.number != s.joined):
+        return StopTraining(attempt.ended or attempt.reason or "another attempt replaced it")
+    is_member = attempt.members[trainer : trainer + 1] == (settings.pod_uid,)
+    if is_member and attempt.number > s.joined and not attempt.ended:
+        return Join(attempt)
+    if trainer == 0:
+        return decide_for_all(s, settings)
+    # Trainer 0's launcher gives up first, because it knows the reason.
+    if min(s.age, s.now - attempt.alive) > settings.peer_timeout + SETTLE_SECONDS:
+        return Exit(FINAL_FAILURE, f"failed: trainer 0's launcher was silent for {settings.peer_timeout:.0f} s")
+    return Wait("trainer 0's launcher decides when the training starts" if not s.training else "")
+
+
+def decide_for_all(s: Snapshot, settings: TrainerSettings) -> Action:
+    """The next action of trainer 0's launcher, which decides for all."""
+    attempt = s.attempt
+    if attempt.number and not attempt.ended:
+        return decide_during_attempt(s, settings)
+    reason, early = attempt.ended, early_failure(s)
+    if early and early == attempt.early_failure:
+        return fail(attempt, f"two attempts failed at once in the same way; the last ended because {reason}")
+    tries = attempt.tries if attempt.number and s.newest_checkpoint == attempt.resume else 0
+    if tries >= settings.max_attempts:
+        return fail(attempt, f"{tries} attempts in a row made no new checkpoint; the last ended because {reason}")
+    missing = describe_missing(s.pods) if s.pods_by_uid is not None else "the API server has not listed the pods"
+    if missing and s.idle > settings.peer_timeout:
+        return fail(attempt, f"after {settings.peer_timeout:.0f} s: {missing} {s.api_problem}".strip())
+    if missing:
+        return Wait(missing)
+    members = [pod for pod in s.pods if pod]
+    return Publish(
+        Attempt(
+            job_uid=settings.job_uid,
+            number=max(attempt.number, s.joined, s.highest_number) + 1,
+            tries=tries + 1,
+            members=tuple(pod.uid for pod in members),
+            addresses=tuple(pod.ip for pod in members),
+            resume=s.newest_checkpoint,
+            started=s.now,
+            reason=reason,
+            early_failure=early,
+        )
+    )
+
+
+def decide_during_attempt(s: Snapshot, settings: TrainerSettings) -> Action:
+    """Whether the running attempt goes on."""
+    attempt = s.attempt
+    if sum(1 for status in s.statuses if status and status.ended and status.exit_status == 0) == settings.trainers:
+        if not s.newest_checkpoint:
+            return fail(attempt, "all trainers ended with status 0, but there is no complete checkpoint")
+        reason = f"all {settings.trainers} trainers ended with status 0; newest checkpoint: {s.newest_checkpoint}"
+        return Publish(replace(attempt, result=FINISHED, reason=reason))
+    lost = describe_lost(attempt.members, s.pods_by_uid) if s.pods_by_uid is not None else ""
+    if lost:
+        return Publish(replace(attempt, ended=lost))
+    failed = first_failure(s.statuses)
+    if failed and s.failure_age >= SETTLE_SECONDS:
+        return Publish(replace(attempt, ended=describe_failure(*failed)))
+    stalled = describe_stall(s, settings)
+    if stalled:
+        return Publish(replace(attempt, ended=stalled, stalled=True))
+    return Wait("")
+
+
+def fail(attempt: Attempt, reason: str) -> Publish:
+    """The training has failed for good."""
+    return Publish(replace(attempt, result=FAILED, reason=reason))
+
+
+def first_failure(statuses: Sequence[Status | None]) -> tuple[int, Status] | None:
+    """The trainer that failed first. Its failure explains the others."""
+    failed = [(i, s) for i, s in enumerate(statuses) if s and s.ended and s.exit_status != 0]
+    return min(failed, key=lambda each: each[1].time) if failed else None
+
+
+def describe_failure(trainer: int, status: Status) -> str:
+    """The failure in words."""
+    return f"trainer {trainer} {status.message}" + (f", last output: {status.output}" if status.output else "")
+
+
+def early_failure(s: Snapshot) -> str:
+    """How the attempt failed, if its own code failed at once and before any checkpoint; else empty."""
+    failed = first_failure(s.statuses)
+    if not failed or describe_failure(*failed) != s.attempt.ended or s.newest_checkpoint:
+        return ""
+    _, status = failed
+    if not status.output or status.time - s.attempt.started > EARLY_SECONDS:
+        return ""
+    return f"{status.message}: {status.output}"
+
+
+def describe_stall(s: Snapshot, settings: TrainerSettings) -> str:
+    """Which trainer stopped first, if no trainer made progress for too long; else empty."""
+    known = [(i, status) for i, status in enumerate(s.statuses) if status and not status.ended]
+    progress = max([s.attempt.started, s.checkpoint_time, *(status.last_output for _, status in known)])
+    if not settings.stall_timeout or not known or s.now - progress < settings.stall_timeout:
+        return ""
+    trainer, status = min(known, key=lambda each: (not each[1].suspended, each[1].last_active))
+    what = f"no trainer printed a line or wrote a checkpoint for {settings.stall_timeout:.0f} s"
+    how = "is suspended" if status.suspended else "stopped first"
+    return f"{what}; trainer {trainer} {how}"
