@@ -269,10 +269,10 @@ def test_a_stalled_training_ends_the_attempt_and_names_the_trainer_that_stopped_
     attempt = replace(RUNNING, started=NOW - 2000)
     seen = snapshot(attempt=attempt, joined=4, training=True, statuses=QUIET)
     what = "no trainer printed a line or wrote a checkpoint for 600 s; trainer"
-    assert decide(seen, settings(0)) == Publish(replace(attempt, ended=f"{what} 2 stopped first", stalled=True))
+    assert decide(seen, settings(0)) == Publish(replace(attempt, ended=f"{what} 2 stopped first", stalled=4))
     suspended = [QUIET[0], replace(QUIET[1], suspended=True), QUIET[2]]
     action = decide(replace(seen, statuses=suspended), settings(0))
-    assert action == Publish(replace(attempt, ended=f"{what} 1 is suspended", stalled=True))
+    assert action == Publish(replace(attempt, ended=f"{what} 1 is suspended", stalled=4))
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import contract
 import pytest
 from decisions import Join, Snapshot, decide
 from launch import poll_seconds
@@ -77,6 +78,7 @@ class Followers:
             for index in range(first, len(pods))
             if one
         ]
+        self.folder = run.root / contract.LAUNCHERS
         self.joined: dict[int, int] = {}
         self.last_join = 0.0
         self.stopped = False
@@ -85,6 +87,7 @@ class Followers:
 
     def _run(self) -> None:
         began = time.time()
+        self.folder.mkdir(parents=True, exist_ok=True)
         while not self.stopped:
             turn = time.monotonic()
             for settings in self.settings:

@@ -132,6 +132,7 @@ def decide_for_all(s: Snapshot, settings: TrainerSettings) -> Action:
             started=s.now,
             reason=reason,
             early_failure=early,
+            stalled=attempt.stalled,
         )
     )
 
@@ -152,7 +153,7 @@ def decide_during_attempt(s: Snapshot, settings: TrainerSettings) -> Action:
         return Publish(replace(attempt, ended=describe_failure(*failed)))
     stalled = describe_stall(s, settings)
     if stalled:
-        return Publish(replace(attempt, ended=stalled, stalled=True))
+        return Publish(replace(attempt, ended=stalled, stalled=attempt.number))
     return Wait("")
 
 

@@ -29,7 +29,7 @@ STATUSES_PER_POLL = 100
 
 def poll_seconds(trainers: int) -> float:
     """The time between two observations. With many trainers it grows, to spare the file server."""
-    return max(POLL_SECONDS, min(1.0, trainers / 1000))
+    return max(POLL_SECONDS, min(1.0, trainers / 2000))
 
 
 class Launcher:
@@ -196,8 +196,8 @@ class Launcher:
         settings = self.settings
         start = f"from checkpoint {attempt.resume}" if attempt.resume else "from the beginning"
         because = f"; the last attempt ended because {attempt.reason}" if attempt.reason else ""
-        log(f"attempt {attempt.number}: trainer {settings.trainer} of {settings.trainers} starts {start}{because}")
         self._stop_training(attempt)
+        log(f"attempt {attempt.number}: trainer {settings.trainer} of {settings.trainers} starts {start}{because}")
         self.joined = attempt.number
         self.status = Status()
         self._report(ended=False)
@@ -206,7 +206,7 @@ class Launcher:
     def _stop_training(self, attempt: Attempt) -> None:
         if not self.training:
             return
-        if attempt.stalled:
+        if attempt.stalled == self.joined:
             self.training.dump_stacks()
         self.training.stop()
         self.training = None

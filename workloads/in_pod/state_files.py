@@ -40,7 +40,7 @@ class Attempt:
     reason: str = ""  # why the attempt before this one ended, or the reason of the result
     early_failure: str = ""  # how the attempt before this one failed, if that was at once and without any checkpoint
     ended: str = ""  # why this attempt ended
-    stalled: bool = False
+    stalled: int = 0  # the number of the last attempt that ended because all trainings hung
     result: str = ""  # FINISHED or FAILED: the end of the training
     alive: float = 0.0  # when the launcher of trainer 0 last wrote the file
 

@@ -32,11 +32,11 @@ import faulthandler, os, sys
 folder = os.path.dirname(os.path.abspath(__file__))
 faulthandler.register({signal}, file=open(os.path.join({stacks!r}, str(os.getpid())), "w"))
 sys.path[:] = [path for path in sys.path if os.path.abspath(path) != folder]
-sys.modules.pop("sitecustomize", None)
+this = sys.modules.pop("sitecustomize")
 try:
     import sitecustomize
 except ImportError:
-    pass
+    sys.modules["sitecustomize"] = this
 """
 # Lines that paddle prints after the cause of a failure.
 NOISE = (
