@@ -65,7 +65,7 @@ def test_three_trainers_find_each_other_and_finish(run: TrainingRun) -> None:
     finish(run)
     for index in range(3):
         log = (run.root / "output" / f"node_{index}" / "train.log").read_text()
-        assert f"stub: job-1 trainer {index} master 127.64.1.1:7165 resumes nothing" in log
+        assert f"stub: job-1 trainer {index} master {run.address(0)}:7165 resumes nothing" in log
         assert f"['shard-{index}.txt'] arguments ['--rate=0.1']" in log
 
 
@@ -391,8 +391,9 @@ def test_the_old_paddle_gets_its_command_lines(old_run: TrainingRun) -> None:
     network = "--nics=lo --port=7164 --ports_num=2 --ports_num_for_sparse=2 --comment=paddle_process_by_paddle"
     pserver = f"pserver runs: paddle pserver {network} --num_gradient_servers=3\n"
     assert pserver in (logs / "server.log").read_text()
+    servers = ",".join(old_run.address(index) for index in range(3))
     trainee = (
-        f"train runs: paddle train {network} --pservers=127.64.1.1,127.64.2.1,127.64.3.1 --trainer_id=2"
+        f"train runs: paddle train {network} --pservers={servers} --trainer_id=2"
         f" --trainer_count=2 --num_passes=3 --local=0 --use_gpu=0 --save_dir={old_run.root}/output"
         f" --config=trainer_config.lr.py --init_model_path={complete} --start_pass=7\n"
     )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,25 @@ START = (
     "import sys, pathlib, kubernetes_api, launch;"
     " kubernetes_api.ACCOUNT = pathlib.Path(sys.argv.pop(1)); sys.exit(launch.main())"
 )
+
+
+@cache
+def network() -> int:
+    """A loopback network for the addresses of pods that no other test process uses, nor a sandbox (64 to 127)."""
+    for number in range(128, 255):
+        # The socket reserves the network until this process ends.
+        reserved = socket.socket()
+        try:
+            reserved.bind((f"127.{number}.255.254", 1164))
+        except OSError:
+            reserved.close()
+            continue
+        _RESERVED.append(reserved)
+        return number
+    raise AssertionError("no loopback network is free")
+
+
+_RESERVED: list[socket.socket] = []
 
 
 @dataclass
@@ -72,7 +93,7 @@ class TrainingRun:
 
     def address(self, index: int) -> str:
         """Where the pod's processes listen."""
-        return f"127.64.{index + 1}.1"
+        return f"127.{network()}.{index + 1}.1"
 
     def environment(self, index: int, pod: dict[str, Any]) -> dict[str, str]:
         """What the training Job gives its containers."""
