@@ -3,31 +3,43 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 POLICY := policy/.venv
+<<<<<<< HEAD
 OURS := __main__.py settings infra workloads price preview bootstrap kube sandbox watch tests bench docs
 STACK ?= dev
 
 .DEFAULT_GOAL := help
 .PHONY: help price watch sandbox sandbox-status sandbox-down venv policy lint types unit test bench bench-watch report-screenshots lock
+=======
+CHECKED := __main__.py settings infra workloads price preview bootstrap sandbox watch tests bench docs
+STACK ?= dev
 
-help: ## what can be made here
+.DEFAULT_GOAL := help
+.PHONY: help price sandbox sandbox-status sandbox-down venv policy lint types unit unit-python test bench lock
+>>>>>>> 3792a70 (Bootstrap creates the deployer policies; plain English in rules, previews, prices and the contributing guide)
+
+help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-sandbox: $(VENV)/.program ## the same program on this machine, with no account: AWS, Kubernetes, `pulumi up`
+sandbox: $(VENV)/.program ## run the whole program on this machine, without an AWS account
 	$(BIN)/python -m sandbox up
 
-sandbox-status: $(VENV)/.program ## what runs of it, since when, with pids and ports
+sandbox-status: $(VENV)/.program ## list the processes of the sandbox with pids and ports
 	$(BIN)/python -m sandbox status
 
-sandbox-down: $(VENV)/.program ## `pulumi destroy`, then stop all: nothing is left
+sandbox-down: $(VENV)/.program ## destroy the stack of the sandbox and stop all its processes
 	$(BIN)/python -m sandbox down
 
-price: $(VENV)/.program ## what a stack costs by the hour and by the month: make price STACK=dev
+price: $(VENV)/.program ## show the price of a stack: make price STACK=dev
 	@$(BIN)/python -m price $(STACK)
 
+<<<<<<< HEAD
 watch: $(VENV)/.watch ## live view of a running stack: make watch STACK=dev
 	@$(BIN)/python -m watch --stack $(STACK)
 
 venv: $(VENV)/.checks ## the Python environment, as pinned
+=======
+venv: $(VENV)/.checks ## install the pinned Python packages into .venv
+>>>>>>> 3792a70 (Bootstrap creates the deployer policies; plain English in rules, previews, prices and the contributing guide)
 
 $(VENV)/.program: requirements.txt constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -42,30 +54,37 @@ $(VENV)/.checks: $(VENV)/.program requirements-dev.txt sandbox/requirements.txt 
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	@touch $@
 
-policy: $(POLICY)/.installed ## the policy pack's own environment, for `pulumi preview --policy-pack policy`
+policy: $(POLICY)/.installed ## install the packages of the policy pack into policy/.venv
 
 $(POLICY)/.installed: policy/requirements.txt policy/constraints.txt
 	$(PYTHON) -m venv $(POLICY)
 	$(POLICY)/bin/pip install --quiet --disable-pip-version-check -r policy/requirements.txt
 	@touch $@
 
-lint: venv ## ruff: style and format
+lint: venv ## check style and format with ruff
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: venv policy ## mypy --strict on our own code
-	$(BIN)/mypy --strict $(OURS)
+types: venv policy ## check types with mypy --strict
+	$(BIN)/mypy --strict $(CHECKED)
 	$(BIN)/mypy --strict --python-executable $(POLICY)/bin/python policy
 
-unit: venv ## the program under mocks, every stack and setting (under a minute)
+unit: venv ## run the unit tests: every stack and setting with mocked AWS (one minute)
 	$(BIN)/pytest tests/unit -n auto
 
-test: lint types unit ## everything
+unit-python: ## run the unit tests on another Python: make unit-python PYTHON=python3.13
+	$(PYTHON) -m venv .venv-$(notdir $(PYTHON))
+	.venv-$(notdir $(PYTHON))/bin/pip install --quiet --disable-pip-version-check -r watch/requirements.txt $$(grep "^pytest" requirements-dev.txt)
+	.venv-$(notdir $(PYTHON))/bin/pytest tests/unit -n auto
+
+test: lint types unit ## run all checks and all tests
 	$(BIN)/pytest --ignore tests/unit --durations 15
 
-bench: venv ## what the program itself costs: 3 trainers against 1000
+bench: venv ## measure the program (3 and 1000 trainers) and the preparation of data (1 GB)
 	$(BIN)/python -m bench.program
+	$(BIN)/python -m bench.prepare 1
 
+<<<<<<< HEAD
 bench-watch: venv ## the live view with 1000 trainers on a real API server
 	$(BIN)/python -m bench.watch
 
@@ -73,6 +92,9 @@ report-screenshots: venv ## pictures of report.html at two widths, light and dar
 	$(BIN)/python -m tests.in_pod.report_screenshots screenshots
 
 lock: ## pin the packages that ours bring along
+=======
+lock: ## update constraints.txt: pin the packages that the required ones depend on
+>>>>>>> 3792a70 (Bootstrap creates the deployer policies; plain English in rules, previews, prices and the contributing guide)
 	rm -rf .lock && $(PYTHON) -m venv .lock
 	.lock/bin/pip install --quiet -r <(grep -hE '^[a-zA-Z]' requirements.txt sandbox/requirements.txt watch/requirements.txt requirements-dev.txt | sort -u)
 	.lock/bin/pip freeze > constraints.txt

@@ -1,76 +1,83 @@
-"""Once an account: where Pulumi's state lies, and the roles that GitHub's workflows take on."""
+"""Run once per account: creates the bucket for Pulumi's state, its key, the deployer policies and GitHub's roles."""
 
-import re
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import pulumi
 import pulumi_aws as aws
 
-PROJECT = Path(__file__).resolve().parent.parent
-# The engine starts a program inside its own folder.
-sys.path.insert(0, str(PROJECT))
+# The engine starts a program in the program's own folder.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from infra.iam import Statement, account_decides, allow, assumed_by_subject, document, tls_only  # noqa: E402
+from bootstrap.account_settings import Identity, read_account_settings
+from bootstrap.policies import PARTS, Names, deployer_policy
+from infra.iam import Statement, account_decides, allow, assumed_by_subject, document, tls_only
+from settings.schema import Settings
 
 GITHUB = "token.actions.githubusercontent.com"
-STATE = ".pulumi/*"
+FILES = ".pulumi/*"
 PROGRAM = "paddle-on-aws"
-# A stack's role is this and the stack's name.
-DEPLOY_ROLE = "paddle-deploy-"
+# The name of a deploy role is this prefix and the name of the stack. Deployer policies start in the same way.
+DEPLOY = "paddle-deploy-"
 OLD_VERSIONS_DAYS = 90
-# A deployment waits for the training, and its credentials must last as long.
+# A deployment waits for the training, so its credentials must last as long.
 DEPLOY_HOURS = 4
+# The ARN of each policy of a stack, by its part.
+Policies = Mapping[str, pulumi.Output[str]]
 
 
-def settings() -> tuple[str, list[str]]:
-    """The repository and its environments, or one line that says what is wrong with them."""
-    config = pulumi.Config()
-    repository, environments = config.get("repository") or "", config.get_object("environments")
-    if not re.fullmatch(r"[\w.-]+/[\w.-]+", repository):
-        raise pulumi.RunError(
-            f'repository: "{repository}" is not owner/name. Run `pulumi config set repository owner/name`.'
-        )
-    named = isinstance(environments, list) and all(re.fullmatch(r"[\w-]+", str(each)) for each in environments)
-    if not named or not environments:
-        raise pulumi.RunError(
-            f"environments: {environments} is no list of names. Write at least one, such as [dev], or leave it out."
-        )
-    return repository, list(environments)
+@dataclass(frozen=True)
+class Account:
+    """Where this program runs."""
+
+    number: str
+    partition: str
+    dns_suffix: str
 
 
-def preview_statements(partition: str, bucket: pulumi.Input[str], key: pulumi.Input[str]) -> list[Statement]:
-    """What a preview asks: the program's questions to its region, the recorded state, the settings' secrets."""
+@dataclass(frozen=True)
+class State:
+    """Where Pulumi keeps the state of the stacks."""
+
+    bucket: aws.s3.Bucket
+    key: aws.kms.Key
+
+
+def preview_statements(partition: str, state: State) -> list[Statement]:
+    """What a preview reads: facts about the region, the recorded state, the secrets in the settings."""
     services = f"arn:{partition}:ssm:*::parameter/aws/service/global-infrastructure/regions/*"
     return [
-        # Neither can be narrowed to a resource.
+        # AWS has no narrower resource for these actions.
         allow("AskRegion", ("ec2:DescribeAvailabilityZones", "ec2:DescribeInstanceTypes"), "*"),
         allow("AskServices", ("ssm:GetParametersByPath",), services),
-        allow("ListState", ("s3:ListBucket",), bucket),
-        allow("ReadState", ("s3:GetObject",), pulumi.Output.concat(bucket, "/", STATE)),
-        allow("ReadSecrets", ("kms:Decrypt",), key),
+        allow("ListState", ("s3:ListBucket",), state.bucket.arn),
+        allow("ReadState", ("s3:GetObject",), pulumi.Output.concat(state.bucket.arn, "/", FILES)),
+        allow("ReadSecrets", ("kms:Decrypt",), state.key.arn),
     ]
 
 
-def deploy_statements(stack: str, bucket: pulumi.Input[str], key: pulumi.Input[str]) -> list[Statement]:
-    """What a deployment does to its own stack's state, besides what bootstrap/deployer/ lets it do to AWS."""
+def state_statements(stack: str, state: State) -> list[Statement]:
+    """What a deployment does with the recorded state of its stack."""
+    bucket = state.bucket.arn
     own = [pulumi.Output.concat(bucket, f"/.pulumi/*/{PROGRAM}/{stack}{end}") for end in (".json*", "/*")]
     return [
         allow("ListState", ("s3:ListBucket",), bucket),
-        allow("ReadState", ("s3:GetObject",), pulumi.Output.concat(bucket, "/", STATE)),
+        allow("ReadState", ("s3:GetObject",), pulumi.Output.concat(bucket, "/", FILES)),
         allow("WriteState", ("s3:DeleteObject", "s3:PutObject"), own),
-        allow("UseSecrets", ("kms:Decrypt", "kms:GenerateDataKey"), key),
+        allow("UseSecrets", ("kms:Decrypt", "kms:GenerateDataKey"), state.key.arn),
     ]
 
 
-def state_key(account: str, partition: str) -> aws.kms.Key:
+def state_key(account: Account) -> aws.kms.Key:
     key = aws.kms.Key(
         "key",
         description="Pulumi's state and the secrets of its stacks",
         enable_key_rotation=True,
         deletion_window_in_days=30,
-        policy=document(account_decides(account, partition)),
-        # Without it, no state can be read again.
+        policy=document(account_decides(account.number, account.partition)),
+        # No state can be read without the key.
         opts=pulumi.ResourceOptions(protect=True),
     )
     aws.kms.Alias("key-alias", name="alias/pulumi-state", target_key_id=key.key_id)
@@ -104,7 +111,7 @@ def state_bucket(key: aws.kms.Key) -> aws.s3.Bucket:
         "state-policy",
         bucket=bucket.id,
         policy=document(tls_only(bucket.arn)),
-        # S3 refuses two changes to a bucket's access at once.
+        # S3 rejects two changes to the access of a bucket at the same time.
         opts=pulumi.ResourceOptions(depends_on=[block]),
     )
     aws.s3.BucketLifecycleConfiguration(
@@ -123,45 +130,81 @@ def state_bucket(key: aws.kms.Key) -> aws.s3.Bucket:
     return bucket
 
 
-repository, environments = settings()
-region = aws.config.region or ""
-account, partition = aws.get_caller_identity().account_id, aws.get_partition().partition
+def stack_policies(stack: str, settings: Settings, account: Account, state: State) -> Policies:
+    """Create what a deployer of the stack needs. The ARN of each policy, by its part."""
+    names = Names(
+        account=account.number,
+        cluster=settings.cluster_name,
+        dns_suffix=account.dns_suffix,
+        partition=account.partition,
+        region=settings.region,
+        stack=stack,
+        zone=settings.zone_name,
+    )
+    documents = {part: document(*deployer_policy(part, names)["Statement"]) for part in PARTS}
+    documents["state"] = document(*state_statements(stack, state))
+    return {
+        part: aws.iam.Policy(f"deployer-{stack}-{part}", name=f"{DEPLOY}{stack}-{part}", policy=text).arn
+        for part, text in documents.items()
+    }
 
-key = state_key(account, partition)
-bucket = state_bucket(key)
-github = aws.iam.OpenIdConnectProvider("github", url=f"https://{GITHUB}", client_id_lists=["sts.amazonaws.com"])
 
-preview = aws.iam.Role(
-    "preview",
-    description=f"Previews on pull requests of {repository}",
-    assume_role_policy=assumed_by_subject(github.arn, GITHUB, f"repo:{repository}:pull_request"),
-)
-aws.iam.RolePolicy(
-    "preview-policy", role=preview.name, policy=document(*preview_statements(partition, bucket.arn, key.arn))
-)
-for stack in environments:
-    deploy = aws.iam.Role(
-        f"deploy-{stack}",
-        name=f"{DEPLOY_ROLE}{stack}",
-        description=f"Deployments of {stack} from {repository}",
-        assume_role_policy=assumed_by_subject(github.arn, GITHUB, f"repo:{repository}:environment:{stack}"),
-        max_session_duration=DEPLOY_HOURS * 3600,
+def attach(stack: str, deployer: Identity, policies: Policies, account: Account) -> None:
+    """Give the policies to a role or user that exists already."""
+    if deployer.account != account.number:
+        raise pulumi.RunError(
+            f"deployers.{stack}: {deployer.arn} is not in account {account.number}. "
+            "Run this program with credentials of its account, or write a role of this account."
+        )
+    for part, arn in policies.items():
+        name = f"{deployer.kind}-{deployer.name}-{stack}-{part}"
+        if deployer.kind == "role":
+            aws.iam.RolePolicyAttachment(name, role=deployer.name, policy_arn=arn)
+        else:
+            aws.iam.UserPolicyAttachment(name, user=deployer.name, policy_arn=arn)
+
+
+def github_roles(repository: str, policies: Mapping[str, Policies], account: Account, state: State) -> aws.iam.Role:
+    """Create the roles of the workflows, without any stored key. The role for previews."""
+    github = aws.iam.OpenIdConnectProvider("github", url=f"https://{GITHUB}", client_id_lists=["sts.amazonaws.com"])
+    preview = aws.iam.Role(
+        "preview",
+        description=f"Previews on pull requests of {repository}",
+        assume_role_policy=assumed_by_subject(github.arn, GITHUB, f"repo:{repository}:pull_request"),
     )
     aws.iam.RolePolicy(
-        f"deploy-{stack}-state", role=deploy.name, policy=document(*deploy_statements(stack, bucket.arn, key.arn))
+        "preview-policy", role=preview.name, policy=document(*preview_statements(account.partition, state))
     )
-    for part in sorted(file.stem for file in (PROJECT / "bootstrap/deployer").glob("*.json")):
-        # Too long together to be the role's own; docs/permissions.md makes them, with the stack's names filled in.
-        aws.iam.RolePolicyAttachment(
-            f"deploy-{stack}-{part}",
-            role=deploy.name,
-            policy_arn=f"arn:{partition}:iam::{account}:policy/paddle-deployer-{stack}-{part}",
+    for stack, parts in policies.items():
+        deploy = aws.iam.Role(
+            f"deploy-{stack}",
+            name=f"{DEPLOY}{stack}",
+            description=f"Deployments of {stack} from {repository}",
+            assume_role_policy=assumed_by_subject(github.arn, GITHUB, f"repo:{repository}:environment:{stack}"),
+            max_session_duration=DEPLOY_HOURS * 3600,
         )
+        for part, arn in parts.items():
+            aws.iam.RolePolicyAttachment(f"deploy-{stack}-{part}", role=deploy.name, policy_arn=arn)
+    return preview
 
-# Named as the workflows read them: `pulumi stack output --shell` is a file of GitHub variables.
-pulumi.export("AWS_REGION", region)
-pulumi.export("DEPLOY_ROLE", f"arn:{partition}:iam::{account}:role/{DEPLOY_ROLE}")
-pulumi.export("PREVIEW_ROLE", preview.arn)
-pulumi.export("PULUMI_BACKEND_URL", pulumi.Output.concat("s3://", bucket.bucket, "?region=", region))
+
+given = read_account_settings()
+region = aws.config.region or ""
+here = aws.get_partition()
+account = Account(aws.get_caller_identity().account_id, here.partition, here.dns_suffix)
+
+key = state_key(account)
+state = State(state_bucket(key), key)
+policies = {stack: stack_policies(stack, settings, account, state) for stack, settings in given.stacks.items()}
+for stack, deployers in given.deployers.items():
+    for deployer in deployers:
+        attach(stack, deployer, policies[stack], account)
+
+# `pulumi stack output --shell` writes these as GitHub variables, so they have the names that the workflows read.
+if given.repository:
+    pulumi.export("AWS_REGION", region)
+    pulumi.export("DEPLOY_ROLE", f"arn:{account.partition}:iam::{account.number}:role/{DEPLOY}")
+    pulumi.export("PREVIEW_ROLE", github_roles(given.repository, policies, account, state).arn)
+    pulumi.export("STACKS", " ".join(given.stacks))
+pulumi.export("PULUMI_BACKEND_URL", pulumi.Output.concat("s3://", state.bucket.bucket, "?region=", region))
 pulumi.export("PULUMI_SECRETS_PROVIDER", f"awskms://alias/pulumi-state?region={region}")
-pulumi.export("STACKS", " ".join(environments))

@@ -1,4 +1,4 @@
-"""The rules as a pack: `pulumi preview --policy-pack policy`."""
+"""The policy pack: `pulumi preview --policy-pack policy` runs the rules."""
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ from pulumi_policy import (
 )
 from pulumi_policy.proxy import UnknownValueError
 
-# The engine starts a pack inside its own folder.
+# The engine starts a policy pack in the folder of the pack.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from policy.graph import Resource, Stack, Unknown
@@ -26,7 +26,7 @@ from policy.rules import RESOURCE_RULES, STACK_RULES, Problems
 
 
 def plain(value: Any) -> Any:
-    """The SDK's value with what is not known yet marked as such, where the SDK itself would raise."""
+    """The value with Unknown() for each part that is not known yet. The SDK would raise an error there."""
     if isinstance(value, Mapping):
         return {key: _member(value, key) for key in value}
     if isinstance(value, Sequence) and not isinstance(value, str):

@@ -1,4 +1,4 @@
-"""A stack as the rules see it: plain resources, the same from the engine and from the unit tests."""
+"""A stack as the rules see it. The engine and the unit tests build the same plain resources."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,12 +6,12 @@ from typing import Any
 
 
 class Unknown:
-    """A value that nobody knows before the resource that gives it is made."""
+    """A value that is only known after another resource is created."""
 
 
 @dataclass(frozen=True)
 class Resource:
-    """`refs` names, by property, the URNs of the resources that its value is made from: known before the value is."""
+    """`refs` lists for each property the URNs that its value depends on. They are known before the value."""
 
     urn: str
     type: str
@@ -34,12 +34,12 @@ class Stack:
         return [resource for resource in self.resources if resource.type == kind]
 
     def refs(self, kind: str, name: str) -> frozenset[str]:
-        """The URNs that this property is made from, in any resource of the type."""
+        """The URNs that this property depends on, in all resources of the type."""
         return frozenset().union(*(resource.refs.get(name, ()) for resource in self.of(kind)))
 
 
 def at(value: Any, path: str) -> Any:
-    """What lies at a dotted path; None where nothing does, and Unknown below what is not known yet."""
+    """The value at a dotted path. None if there is none, Unknown if it is not known yet."""
     for key in path.split("."):
         if isinstance(value, Unknown):
             return value
@@ -48,6 +48,6 @@ def at(value: Any, path: str) -> Any:
 
 
 def members(value: Any, path: str) -> list[Any]:
-    """The members of the list at a dotted path; none where there is no list, or it is not known yet."""
+    """The members of the list at a dotted path. Empty if there is no list or it is not known yet."""
     found = at(value, path)
     return list(found) if isinstance(found, Sequence) and not isinstance(found, str) else []

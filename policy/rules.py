@@ -1,4 +1,4 @@
-"""What holds for every stack. A rule takes a resource and yields what is wrong with it, in words to act on."""
+"""The policy rules for every stack. A rule yields one message for each violation: what is wrong and what to write."""
 
 import ipaddress
 import json
@@ -24,8 +24,10 @@ MOUNT_TARGET = "aws:efs/mountTarget:MountTarget"
 TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
 
 NFS_PORT = 2049
-# Two halves of the internet are the internet: what is wider than this is taken for all of it.
+# Treat any public range wider than /8 as open to the internet.
 WIDEST = 8
+# The only private range that is wider.
+PRIVATE_IPV6 = ipaddress.ip_network("fc00::/7")
 KEPT = (BUCKET, FILE_SYSTEM, KEY)
 TAGS = ("project", "stack")
 BLOCKS = ("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictPublicBuckets")
@@ -33,13 +35,13 @@ POD_TEMPLATES = ("spec.template.spec", "spec.jobTemplate.spec.template.spec")
 
 
 def encrypted(resource: Resource, stack: Stack) -> Problems:
-    """Whatever lies on a disk is encrypted with the stack's own key."""
+    """All stored data is encrypted with the key of the stack."""
     keys = {key.urn for key in stack.of(KEY)}
 
     def by_our_key(path: str) -> Problems:
         if not keys & resource.refs.get(path.split(".")[0], frozenset()):
             yield _problem(
-                resource, path, "is not the stack's own key", "Give it the ARN of the key in infra/encryption.py"
+                resource, path, "is not the key of the stack", "Use the ARN of the key in infra/encryption.py"
             )
 
     if resource.type in (FILE_SYSTEM, LOG_GROUP):
@@ -51,11 +53,13 @@ def encrypted(resource: Resource, stack: Stack) -> Problems:
     if resource.type == BUCKET_ENCRYPTION:
         yield from by_our_key("rules.applyServerSideEncryptionByDefault.kmsMasterKeyId")
     if resource.type == BUCKET and resource.urn not in stack.refs(BUCKET_ENCRYPTION, "bucket"):
-        yield _problem(resource, "bucket", "has no encryption of its own", f"Add a {BUCKET_ENCRYPTION}")
+        yield _problem(resource, "bucket", "has no encryption configuration", f"Add a {BUCKET_ENCRYPTION}")
     if resource.type == TEMPLATE:
         disks = members(resource.inputs, "blockDeviceMappings")
         if not disks:
-            yield _problem(resource, "blockDeviceMappings", "says nothing of the disk", "Name it, encrypted")
+            yield _problem(
+                resource, "blockDeviceMappings", "does not list the disk", "Add it, with ebs.encrypted: true"
+            )
         elif not all(str(at(disk, "ebs.encrypted")).lower() == "true" for disk in disks):
             yield _problem(resource, "blockDeviceMappings.ebs.encrypted", "is off", "Write true")
         else:
@@ -63,30 +67,32 @@ def encrypted(resource: Resource, stack: Stack) -> Problems:
 
 
 def no_public_bucket(resource: Resource, stack: Stack) -> Problems:
-    """Nobody outside the account reaches a bucket."""
+    """No bucket is accessible from outside the account."""
     if resource.type == BUCKET and resource.urn not in stack.refs(BUCKET_BLOCK, "bucket"):
         yield _problem(resource, "bucket", "does not block public access", f"Add a {BUCKET_BLOCK}")
     if resource.type == BUCKET_BLOCK:
         for name in BLOCKS:
             if at(resource.inputs, name) is not True:
-                yield _problem(resource, name, "leaves a way to the public", "Write true")
+                yield _problem(resource, name, "allows public access", "Write true")
     if resource.type.startswith("aws:s3/") and str(at(resource.inputs, "acl")).startswith(
         ("public-", "authenticated-")
     ):
-        yield _problem(resource, "acl", "opens the bucket to strangers", "Remove it")
+        yield _problem(resource, "acl", "allows public access", "Remove it")
     if resource.type == BUCKET_POLICY:
         for statement in _granting(resource.inputs.get("policy")):
             if _anybody(statement):
-                yield _problem(resource, "policy", "grants something to everybody", "Name a principal")
+                yield _problem(resource, "policy", "gives access to everybody", "Name a principal")
 
 
 def no_open_ingress(resource: Resource) -> Problems:
-    """Nothing lets the internet in, but the API endpoint to the addresses that apiAccessCidrs names."""
+    """No ingress from the internet, except to the API endpoint from the addresses in apiAccessCidrs."""
     if resource.type == CLUSTER:
         public = at(resource.inputs, "vpcConfig.endpointPublicAccess")
         if public is not False and not members(resource.inputs, "vpcConfig.publicAccessCidrs"):
             path = "vpcConfig.publicAccessCidrs"
-            yield _problem(resource, path, "names nobody, which AWS takes for everybody", "Name them in apiAccessCidrs")
+            yield _problem(
+                resource, path, "is empty, and AWS then allows everybody", "List the addresses in apiAccessCidrs"
+            )
         return
     if resource.type == INGRESS:
         sources = {key: resource.inputs.get(key) for key in ("cidrIpv4", "cidrIpv6")}
@@ -104,29 +110,38 @@ def no_open_ingress(resource: Resource) -> Problems:
     for key, value in sources.items():
         for cidr in [value] if isinstance(value, str) else value or []:
             if not isinstance(cidr, Unknown) and _is_the_internet(cidr):
-                yield _problem(resource, key, f"lets {cidr} in", "Name a group, or the addresses that must come in")
+                yield _problem(
+                    resource,
+                    key,
+                    f"allows ingress from {cidr}",
+                    "Name a security group or the addresses that need access",
+                )
 
 
 def nfs_from_workers_only(resource: Resource, stack: Stack) -> Problems:
-    """The file system is reachable from the workers, over NFS, and from nobody else."""
+    """Only the workers can reach the file system, and only with NFS."""
     guards = stack.refs(MOUNT_TARGET, "securityGroups")
     workers = stack.refs(TEMPLATE, "vpcSecurityGroupIds")
     if resource.type == MOUNT_TARGET and not resource.refs.get("securityGroups"):
-        yield _problem(resource, "securityGroups", "leaves it to the VPC's default group", "Name a group of its own")
+        yield _problem(
+            resource, "securityGroups", "is empty, so AWS uses the default group of the VPC", "Name a security group"
+        )
     if resource.type == GROUP and resource.urn in guards and members(resource.inputs, "ingress"):
-        yield _problem(resource, "ingress", "has rules of its own", f"Write them as {INGRESS}")
+        yield _problem(resource, "ingress", "contains rules", f"Write each rule as {INGRESS}")
     if resource.type == INGRESS and guards & resource.refs.get("securityGroupId", frozenset()):
         sources = resource.refs.get("referencedSecurityGroupId", frozenset())
         if not sources or not sources <= workers:
-            why = "lets others than the workers reach the file system"
-            yield _problem(resource, "referencedSecurityGroupId", why, "Name the workers' group")
+            why = "allows access to the file system from outside the workers"
+            yield _problem(resource, "referencedSecurityGroupId", why, "Name the security group of the workers")
         ports = (resource.inputs.get("fromPort"), resource.inputs.get("toPort"))
         if resource.inputs.get("ipProtocol") != "tcp" or ports != (NFS_PORT, NFS_PORT):
-            yield _problem(resource, "fromPort", "opens more than NFS", f"Write tcp and {NFS_PORT} to {NFS_PORT}")
+            yield _problem(
+                resource, "fromPort", "opens more than NFS", f"Write tcp, and {NFS_PORT} as first and last port"
+            )
 
 
 def imds_v2(resource: Resource) -> Problems:
-    """A node gives its credentials against a session token only, and to no pod."""
+    """A node requires a session token (IMDSv2) for its credentials, and pods cannot get them."""
     if resource.type in (TEMPLATE, "aws:ec2/instance:Instance"):
         options = at(resource.inputs, "metadataOptions")
         if at(options, "httpEndpoint") == "disabled":
@@ -135,11 +150,11 @@ def imds_v2(resource: Resource) -> Problems:
             yield _problem(resource, "metadataOptions.httpTokens", "allows IMDSv1", "Write required")
         if at(options, "httpPutResponseHopLimit") != 1:
             path = "metadataOptions.httpPutResponseHopLimit"
-            yield _problem(resource, path, "lets pods take the node's credentials", "Write 1")
+            yield _problem(resource, path, "allows pods to get the credentials of the node", "Write 1")
 
 
 def no_wildcard_iam(resource: Resource) -> Problems:
-    """A policy names each action and, in IAM, each resource; nobody is let in without a name or a condition."""
+    """A policy names each action and, in IAM, each resource. Access for everybody needs a condition."""
     if not resource.type.startswith("aws:"):
         return
     for name in ("policy", "assumeRolePolicy"):
@@ -150,53 +165,58 @@ def no_wildcard_iam(resource: Resource) -> Problems:
             wide = [action for action in _texts(statement.get("Action")) if "*" in action]
             if wide or "NotAction" in statement:
                 yield _problem(
-                    resource, name, f"allows {', '.join(wide) or 'all but a few'} in {sid}", "Name each action"
+                    resource,
+                    name,
+                    f"allows {', '.join(wide) or 'all actions except some'} in {sid}",
+                    "Name each action",
                 )
             if resource.type.startswith("aws:iam/") and (
                 "*" in _texts(statement.get("Resource")) or "NotResource" in statement
             ):
-                yield _problem(resource, name, f"reaches every resource in {sid}", "Name an ARN")
+                yield _problem(resource, name, f"allows every resource in {sid}", "Name an ARN")
             if _anybody(statement) and not statement.get("Condition"):
-                yield _problem(resource, name, f"trusts everybody in {sid}", "Name a principal, or add a condition")
+                yield _problem(resource, name, f"allows everybody in {sid}", "Name a principal, or add a condition")
     arns = [resource.inputs.get("policyArn"), *members(resource.inputs, "managedPolicyArns")]
     for arn in arns if resource.type.startswith("aws:iam/") else []:
         if isinstance(arn, str) and arn.endswith(("FullAccess", "/AdministratorAccess", "/PowerUserAccess")):
-            yield _problem(resource, "policyArn", f"is {arn.rpartition('/')[2]}", "Write a policy of what is needed")
+            yield _problem(
+                resource, "policyArn", f"is {arn.rpartition('/')[2]}", "Write a policy with the actions that are needed"
+            )
 
 
 def tagged(resource: Resource) -> Problems:
-    """Everything in AWS says which project and stack it belongs to."""
+    """Every AWS resource has tags for its project and its stack."""
     if not resource.type.startswith("aws:"):
         return
     given = _decoded(resource.provider.get("defaultTags"))
     missing = [tag for tag in TAGS if not at(given, f"tags.{tag}")]
     if missing:
         why = f"lacks the tags {', '.join(missing)}"
-        yield _problem(resource, "provider", why, "Make it with the provider of infra/provider.py")
+        yield _problem(resource, "provider", why, "Create it with the provider in infra/provider.py")
     if resource.type == TEMPLATE:
         kinds = {at(spec, "resourceType"): at(spec, "tags") for spec in members(resource.inputs, "tagSpecifications")}
         for kind in ("instance", "volume"):
             if any(not at(kinds.get(kind), tag) for tag in TAGS):
-                why = f"leaves each {kind} without the tags {', '.join(TAGS)}"
-                yield _problem(resource, "tagSpecifications", why, f"Add one for {kind} with settings.all_tags")
+                why = f"does not give each {kind} the tags {', '.join(TAGS)}"
+                yield _problem(resource, "tagSpecifications", why, f"Add an entry for {kind} with settings.all_tags")
 
 
 def production_data_kept(resource: Resource) -> Problems:
-    """On stacks named prod..., no destroy or replacement takes the data, or the key to it."""
+    """In stacks whose name starts with prod, data and key are protected from destroy and replacement."""
     if not resource.stack.startswith("prod"):
         return
     if resource.type in KEPT and not resource.protect:
-        yield _problem(resource, "protect", f"is off on stack {resource.stack}", "Set retainData: true")
+        yield _problem(resource, "protect", f"is off in stack {resource.stack}", "Set retainData: true")
     if resource.type == BUCKET and resource.inputs.get("forceDestroy"):
-        yield _problem(resource, "forceDestroy", f"is on on stack {resource.stack}", "Set retainData: true")
+        yield _problem(resource, "forceDestroy", f"is on in stack {resource.stack}", "Set retainData: true")
 
 
 def no_privileged_pods(resource: Resource) -> Problems:
-    """No container can become more than it starts as, or sees more of its node than it is given."""
+    """No container can gain privileges or share the namespaces of its node."""
     for pod in _pods(resource):
         for name in ("hostNetwork", "hostPID", "hostIPC"):
             if at(pod, name):
-                yield _problem(resource, name, "shares the node's own", "Remove it")
+                yield _problem(resource, name, "shares a namespace with the node", "Remove it")
         for container in _containers(pod):
             context, name = at(container, "securityContext"), at(container, "name")
             if at(context, "allowPrivilegeEscalation") is not False:
@@ -207,13 +227,13 @@ def no_privileged_pods(resource: Resource) -> Problems:
 
 
 def pods_request_resources(resource: Resource) -> Problems:
-    """Every container says what it needs, so that the scheduler can place it."""
+    """Every container requests CPU and memory, so that the scheduler can place its pod."""
     for pod in _pods(resource):
         for container in _containers(pod):
             for need in ("cpu", "memory"):
                 if not at(container, f"resources.requests.{need}"):
                     path = f"{at(container, 'name')}.resources.requests.{need}"
-                    yield _problem(resource, path, "is not said", "Write how much it needs")
+                    yield _problem(resource, path, "is missing", "Write how much the container needs")
 
 
 RESOURCE_RULES: Sequence[Callable[[Resource], Problems]] = (
@@ -225,7 +245,7 @@ RESOURCE_RULES: Sequence[Callable[[Resource], Problems]] = (
     no_privileged_pods,
     pods_request_resources,
 )
-# These look at what a resource is connected with.
+# These rules also look at the other resources of the stack.
 STACK_RULES: Sequence[Callable[[Resource, Stack], Problems]] = (encrypted, no_public_bucket, nfs_from_workers_only)
 
 
@@ -234,7 +254,7 @@ def _problem(resource: Resource, path: str, why: str, instead: str) -> str:
 
 
 def _granting(document: Any) -> list[Mapping[str, Any]]:
-    """The Allow statements of a policy; none while it is not known."""
+    """The Allow statements of a policy. None if the policy is not known yet."""
     statements = at(_decoded(document), "Statement") or []
     listed = [statements] if isinstance(statements, Mapping) else statements
     return (
@@ -273,7 +293,8 @@ def _account_decides(statement: Mapping[str, Any]) -> bool:
 
 def _is_the_internet(cidr: str) -> bool:
     network = ipaddress.ip_network(cidr, strict=False)
-    return not network.is_private and network.prefixlen < WIDEST
+    # `network.is_private` would be shorter, but it is true for 0.0.0.0/0 in some versions of Python 3.10.
+    return network.prefixlen < WIDEST and network != PRIVATE_IPV6
 
 
 def _pods(resource: Resource) -> Iterator[Any]:

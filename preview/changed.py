@@ -1,4 +1,4 @@
-"""Which stacks a commit range changes: `python -m preview.changed BASE STACK...` prints them as a JSON list."""
+"""Lists the stacks that a range of commits changes: `python -m preview.changed BASE STACK...` prints a JSON list."""
 
 import argparse
 import json
@@ -6,30 +6,58 @@ import re
 import subprocess
 from collections.abc import Iterable, Sequence
 
+<<<<<<< HEAD
 # What no stack is made of. Anything else may be part of the program, so a new folder counts until it is named here.
 ASIDE = re.compile(
     r"(\.github|\.ci|\.devcontainer|bench|bootstrap|preview|docs|kube|sandbox|tests|watch)/"
     r"|[^/]*\.md$|LICENSE$|Makefile$|pyproject\.toml$|requirements-dev\.txt$|\.gitignore$|\.pre-commit-config\.yaml$"
+=======
+# Paths that never affect a deployed stack; a folder ends with a slash. Every other path may be part of the program.
+UNRELATED = (
+    ".ci/",
+    ".devcontainer/",
+    ".github/",
+    ".gitignore",
+    ".pre-commit-config.yaml",
+    "LICENSE",
+    "Makefile",
+    "bench/",
+    "bootstrap/",
+    "docs/",
+    "preview/",
+    "pyproject.toml",
+    "requirements-dev.txt",
+    "sandbox/",
+    "tests/",
+    "watch/",
+>>>>>>> 3792a70 (Bootstrap creates the deployer policies; plain English in rules, previews, prices and the contributing guide)
 )
+FOLDERS = tuple(path for path in UNRELATED if path.endswith("/"))
 STACK_FILE = re.compile(r"Pulumi\.([^/]+)\.yaml")
 
 
+def is_unrelated(path: str) -> bool:
+    """Whether the path never affects a deployed stack."""
+    top_level = "/" not in path
+    return path in UNRELATED or path.startswith(FOLDERS) or (top_level and path.endswith(".md"))
+
+
 def changed(paths: Iterable[str], stacks: Sequence[str]) -> list[str]:
-    """Those stacks whose own file is among the paths, or all of them when the program is."""
+    """The stacks whose own file is among the paths, or all stacks if a file of the program is."""
     program, own = False, set()
     for path in paths:
         if file := STACK_FILE.fullmatch(path):
             own.add(file[1])
-        elif not ASIDE.match(path):
+        elif not is_unrelated(path):
             program = True
     return [stack for stack in stacks if program or stack in own]
 
 
 def paths_since(base: str) -> list[str] | None:
-    """Every path that differs from the base, None when there is no such commit, as before a branch's first push."""
+    """Every path that differs from the base. None if the base does not exist, as in the first push of a branch."""
     if subprocess.run(["git", "cat-file", "-e", f"{base}^{{commit}}"], capture_output=True, check=False).returncode:
         return None
-    # Without renames, a file that moved out of the program is still seen to leave it.
+    # With rename detection, git would not list the old path of a file that moved out of the program.
     command = ["git", "diff", "--name-only", "--no-renames", "-z", base, "HEAD"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return done.stdout.split("\0")[:-1]

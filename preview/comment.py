@@ -1,6 +1,6 @@
-"""Keeps one comment a stack on a pull request: `python -m preview.comment NUMBER < comment.md`.
+"""Writes one comment per stack on a pull request: `python -m preview.comment NUMBER < comment.md`.
 
-The comment's first line is its marker. GITHUB_TOKEN, GITHUB_REPOSITORY and GITHUB_API_URL come from the workflow.
+The first line of the comment identifies it. The workflow sets GITHUB_TOKEN, GITHUB_REPOSITORY and GITHUB_API_URL.
 """
 
 import argparse
@@ -25,11 +25,11 @@ class GitHub:
     token: str
 
     def upsert(self, number: int, body: str) -> str:
-        """Update the comment that starts with the same line, or make it; the comment's address."""
+        """Update the comment that starts with the same line, or create it. Returns its URL."""
         marker = body.partition("\n")[0]
         issue = f"/repos/{self.repository}/issues"
         for comment in self._comments(f"{issue}/{number}/comments"):
-            # Anybody can write the marker, and would own what we then put there.
+            # Anybody can write this line. The author of a comment can edit it, so update only comments of a bot.
             if comment["body"].startswith(marker) and comment["user"]["type"] == "Bot":
                 return str(self._ask("PATCH", f"{issue}/comments/{comment['id']}", {"body": body})["html_url"])
         return str(self._ask("POST", f"{issue}/{number}/comments", {"body": body})["html_url"])
@@ -59,24 +59,22 @@ class GitHub:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m preview.comment", description=__doc__)
-    parser.add_argument("number", type=int, help="the pull request's number")
+    parser.add_argument("number", type=int, help="the number of the pull request")
     number, body = parser.parse_args().number, sys.stdin.read()
     if not body.startswith("<!--"):
-        raise SystemExit("there is no comment to post: the preview ended before it wrote one, and said why above")
+        raise SystemExit("There is no comment to post: the preview stopped before it wrote one. Its log says why.")
     try:
         github = GitHub(*(os.environ[name] for name in ("GITHUB_API_URL", "GITHUB_REPOSITORY", "GITHUB_TOKEN")))
         print(github.upsert(number, body))
     except KeyError as error:
-        raise SystemExit(f"{error.args[0]} is not set: the workflow gives it, so run this there") from None
+        raise SystemExit(f"{error.args[0]} is not set. GitHub sets it in a workflow: run this command there.") from None
     except urllib.error.HTTPError as error:
         why = error.read().decode(errors="replace")[:300]
         raise SystemExit(
-            f"GitHub refused the comment on #{number}: {error.code} {why}; the job needs `pull-requests: write`"
+            f"GitHub refused the comment on #{number}: {error.code} {why}. The job needs `pull-requests: write`."
         ) from None
     except OSError as error:
-        raise SystemExit(
-            f"GitHub could not be reached for the comment on #{number}: {error}; run the job again"
-        ) from None
+        raise SystemExit(f"Cannot reach GitHub to comment on #{number}: {error}. Run the job again.") from None
 
 
 if __name__ == "__main__":

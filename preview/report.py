@@ -1,4 +1,4 @@
-"""What a preview found, as one Markdown comment: engine events -> Summary -> text. No files, no network."""
+"""Turns the events of a preview into a Markdown comment: events -> Summary -> text. No files, no network."""
 
 import re
 from collections import Counter
@@ -7,21 +7,21 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
-# GitHub refuses a longer comment.
+# The longest comment that GitHub accepts.
 LIMIT = 65_536
-# What a reader must not miss comes first.
+# The most dangerous change comes first.
 ORDER = ("replace", "delete", "update", "create")
 PAST = {"replace": "replaced", "delete": "deleted", "update": "updated", "create": "created"}
-# What the engine says last whatever went wrong.
+# The last message of every failed preview. It gives no reason.
 GENERIC = "preview failed"
-# How much of it each list may take, and a name in a list; the diff gets the rest.
+# Maximum length of each list, and of each name in it. The diff uses the rest of the comment.
 LIST, CELL = 14_000, 240
 HIDDEN = "[secret]"
 
 
 @dataclass(frozen=True)
 class Change:
-    """One resource that would not stay as it is, and the properties that are the reason."""
+    """One resource that would change, and the properties that cause it."""
 
     kind: str
     name: str
@@ -31,7 +31,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Finding:
-    """A policy that does not hold."""
+    """A policy rule that the change violates."""
 
     mandatory: bool
     rule: str
@@ -41,7 +41,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Notice:
-    """An error or a warning of the preview itself."""
+    """An error or a warning of the preview."""
 
     severity: str
     name: str
@@ -62,8 +62,8 @@ class Summary:
         return self.complete and not any(finding.mandatory for finding in self.findings)
 
 
-def summarise(events: Iterable[Mapping[str, Any]], exit_code: int, complaint: str) -> Summary:
-    """The engine's events of one preview, counted and put in order; `complaint` tells what no event did."""
+def summarise(events: Iterable[Mapping[str, Any]], exit_code: int, error_output: str) -> Summary:
+    """Count and sort the events of one preview. `error_output` is shown if the engine failed without an error event."""
     steps, findings, notices = [], [], []
     packs: Mapping[str, str] = {}
     for event in events:
@@ -78,41 +78,41 @@ def summarise(events: Iterable[Mapping[str, Any]], exit_code: int, complaint: st
                     message=_plain(found["message"]),
                 )
             )
-        elif (said := event.get("diagnosticEvent")) and said["severity"] in ("error", "warning"):
-            notices.append(Notice(said["severity"], _name(said.get("urn", "")), _plain(said["message"])))
+        elif (shown := event.get("diagnosticEvent")) and shown["severity"] in ("error", "warning"):
+            notices.append(Notice(shown["severity"], _name(shown.get("urn", "")), _plain(shown["message"])))
         elif summary := event.get("summaryEvent"):
             packs = summary.get("PolicyPacks") or {}
     rank = {kind: place for place, kind in enumerate(ORDER)}
-    # The two halves of a replacement are steps as well, but not logical ones.
+    # A replacement also has one step that creates and one that deletes. They are not logical steps.
     steps = [step for step in steps if step.get("logical")]
     changes = [_change(step) for step in steps if step["op"] != "same"]
-    told = [notice for notice in notices if notice.message != GENERIC]
+    reasons = [notice for notice in notices if notice.message != GENERIC]
     broken = any(finding.mandatory for finding in findings)
-    if exit_code and not broken and not any(notice.severity == "error" for notice in told):
-        told.append(Notice("error", "", complaint.strip().removeprefix("error: ") or GENERIC))
+    if exit_code and not broken and not any(notice.severity == "error" for notice in reasons):
+        reasons.append(Notice("error", "", error_output.strip().removeprefix("error: ") or GENERIC))
     return Summary(
         changes=tuple(sorted(changes, key=lambda c: (rank.get(c.kind, len(rank)), c.name))),
         unchanged=sum(step["op"] == "same" for step in steps),
         findings=tuple(sorted(dict.fromkeys(findings), key=lambda f: (not f.mandatory, f.rule, f.name))),
-        notices=tuple(sorted(dict.fromkeys(told), key=lambda n: n.severity)),
+        notices=tuple(sorted(dict.fromkeys(reasons), key=lambda n: n.severity)),
         policies_ran=bool(packs or findings),
-        # A mandatory rule that does not hold ends the preview with an error, and yet the preview is whole.
-        complete=exit_code == 0 or (broken and not any(n.severity == "error" for n in told)),
+        # A violated mandatory rule makes the engine fail at the end of a complete preview.
+        complete=exit_code == 0 or (broken and not any(n.severity == "error" for n in reasons)),
     )
 
 
 def marker(stack: str) -> str:
-    """The invisible first line that the stack's comment is found again by."""
+    """The invisible first line, which identifies the comment of the stack."""
     return f"<!-- paddle-on-aws preview of {stack} -->"
 
 
 def render(stack: str, commit: str, summary: Summary, price: str, diff: str) -> str:
-    """The whole comment, never longer than GitHub takes: what does not fit is cut from the diff."""
+    """The comment. The diff is cut so that GitHub accepts the length."""
     parts = [marker(stack), f"### Preview of `{stack}`", _headline(summary)]
     if errors := [f"{n.severity}: {n.name + ': ' if n.name else ''}{n.message}" for n in summary.notices]:
         parts.append(_fenced("", "\n".join(_clip(line, 4 * CELL) for line in _capped(errors))))
     if rows := [_row(c) for c in summary.changes if c.kind != "create"]:
-        table = ["| | resource | type | because of |", "| --- | --- | --- | --- |", *_capped(rows)]
+        table = ["| | resource | type | changed properties |", "| --- | --- | --- | --- |", *_capped(rows)]
         parts.append("\n".join(table))
     parts += [_policy(summary), f"**Price:** {_code(price)}"]
     above, below = "\n\n".join(parts), f"<sub>Commit {commit}.</sub>" if commit else ""
@@ -121,7 +121,7 @@ def render(stack: str, commit: str, summary: Summary, price: str, diff: str) -> 
 
 
 def without(secrets: Sequence[str], summary: Summary) -> Summary:
-    """The summary with these values hidden wherever text of the stack's own is shown."""
+    """The summary with these values hidden in every text that can contain them."""
 
     def hide(text: str) -> str:
         return redact(text, secrets)
@@ -137,10 +137,10 @@ def without(secrets: Sequence[str], summary: Summary) -> Summary:
 
 
 def redact(text: str, secrets: Iterable[str]) -> str:
-    """The text without these values, the longest first, as they stand and as the engine quotes them."""
+    """The text without these values, plain and in the engine's quotes. The longest value is replaced first."""
     for secret in sorted(filter(None, secrets), key=len, reverse=True):
         quoted = secret.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-        # Of s3://bucket/key, the program also makes an ARN.
+        # The program also builds an ARN from s3://bucket/key.
         forms = (secret, quoted, secret.partition("://")[2], *secret.splitlines())
         for form in filter(str.strip, forms):
             text = text.replace(form, HIDDEN)
@@ -163,36 +163,36 @@ def _name(urn: str) -> str:
 
 
 def _plain(message: str) -> str:
-    """A message without the engine's colour marks."""
+    """The message without the colour codes of the engine."""
     return re.sub(r"<\{%.*?%\}>", "", message).strip()
 
 
 def _headline(summary: Summary) -> str:
     counts = Counter(change.kind for change in summary.changes)
-    told = {kind: f"{counts[kind]} {PAST.get(kind, kind)}" for kind in (*ORDER, *sorted(counts)) if counts[kind]}
-    loud = ", ".join(text for kind, text in told.items() if kind in ("replace", "delete"))
-    quiet = [text for kind, text in told.items() if kind not in ("replace", "delete")]
+    counted = {kind: f"{counts[kind]} {PAST.get(kind, kind)}" for kind in (*ORDER, *sorted(counts)) if counts[kind]}
+    loud = ", ".join(text for kind, text in counted.items() if kind in ("replace", "delete"))
+    quiet = [text for kind, text in counted.items() if kind not in ("replace", "delete")]
     line = ", ".join([*([f"**{loud}**"] if loud else []), *quiet, f"{summary.unchanged} unchanged"]) + "."
     if not summary.complete:
-        return f"**The preview failed**; as far as it came: {line}"
-    return line if summary.changes else f"Nothing would change: {line}"
+        return f"**The preview failed.** Up to the error: {line}"
+    return line if summary.changes else f"No changes: {line}"
 
 
 def _row(change: Change) -> str:
     because = ", ".join(_code(path) for path in change.because[:6]) + (", ..." if len(change.because) > 6 else "")
-    because = because or ("what it depends on" if change.kind == "replace" else "")
+    because = because or ("a resource that it depends on" if change.kind == "replace" else "")
     kind = f"**{change.kind}**" if change.kind in ("replace", "delete") else change.kind
     return f"| {kind} | {_code(change.name)} | {_code(change.type)} | {because} |"
 
 
 def _policy(summary: Summary) -> str:
     if not summary.findings:
-        return "**Policy:** " + ("every rule holds." if summary.policies_ran else "the rules were not run.")
+        return "**Policy:** " + ("all rules passed." if summary.policies_ran else "the rules did not run.")
     mandatory = sum(finding.mandatory for finding in summary.findings)
-    counts = [f"{mandatory} broken"] * bool(mandatory)
-    counts += [f"{len(summary.findings) - mandatory} advised"] * (mandatory < len(summary.findings))
+    counts = [f"{mandatory} violated"] * bool(mandatory)
+    counts += [f"{len(summary.findings) - mandatory} advisory"] * (mandatory < len(summary.findings))
     lines = [
-        f"- {'**broken**' if f.mandatory else 'advised'} {_code(f.rule)}{f' by {_code(f.name)}' if f.name else ''}: "
+        f"- {'**violated**' if f.mandatory else 'advisory'} {_code(f.rule)}{f' by {_code(f.name)}' if f.name else ''}: "
         f"{_escaped(_clip(' '.join(f.message.split()), 2 * CELL))}"
         for f in summary.findings
     ]
@@ -200,7 +200,7 @@ def _policy(summary: Summary) -> str:
 
 
 def _capped(lines: Sequence[str]) -> list[str]:
-    """As many of the lines as a list may hold, and how many there are besides."""
+    """The lines that fit into a list, and the number of the others."""
     lengths = accumulate(len(line) + 1 for line in lines)
     kept = [line for line, length in zip(lines, lengths, strict=True) if length <= LIST]
     return kept if len(kept) == len(lines) else [*kept, f"... and {len(lines) - len(kept)} more"]
@@ -211,17 +211,17 @@ def _clip(text: str, length: int) -> str:
 
 
 def _code(text: str) -> str:
-    """A word in code type; what would end it, or the table around it, is left out."""
+    """Inline code, without characters that would end it or the table around it."""
     return f"`{_clip(re.sub(r'[`|]|[^ -~]', '', text), CELL)}`"
 
 
 def _escaped(text: str) -> str:
-    """Prose that can be neither markup nor a mention."""
+    """Text without markup and without mentions."""
     return re.sub(r"([\\`*_\[\]<>|~#])", r"\\\1", text).replace("@", "@\u200b")
 
 
 def _highlighted(diff: str) -> str:
-    """The engine's diff with each line's sign in the first column, where GitHub looks for it."""
+    """The diff with the sign of each line in the first column, where GitHub expects it."""
     signs = {"+": "+", "-": "-", "~": "!", "+-": "!", "-+": "!", "++": "+", "--": "-"}
     lines = []
     for line in diff.splitlines():
@@ -237,16 +237,17 @@ def _folded(text: str) -> str:
 
 
 def _fenced(language: str, text: str) -> str:
-    """A code block that nothing within it can end."""
+    """A code block. Its fence is longer than any fence in the text."""
     fence = "`" * max([3, *(len(run) + 1 for run in re.findall(r"`{3,}", text))])
     return f"{fence}{language}\n{text}\n{fence}"
 
 
 def _cut(text: str, room: int) -> str:
-    """As many whole lines as there is room for."""
-    # A fence is as long as the longest run of backticks within, twice.
+    """The complete lines that fit."""
+    # The fence uses the length of the longest run of backticks twice.
     room -= 2 * max([0, *(len(run) for run in re.findall(r"`{3,}", text))])
     if len(text) <= room:
         return text
     kept = text[:room].rpartition("\n")[0]
-    return f"{kept}\n... and {text.count(chr(10)) - kept.count(chr(10))} more lines: the run's log has them all"
+    missing = text.count("\n") - kept.count("\n")
+    return f"{kept}\n... and {missing} more lines. The log of the workflow shows all lines."

@@ -1,6 +1,6 @@
-"""Previews one stack for a pull request: `python -m preview.run STACK` prints the comment's Markdown.
+"""Previews one stack for a pull request: `python -m preview.run STACK` prints the comment as Markdown.
 
-Ends with 1 when the preview failed or a mandatory policy does not hold.
+The exit code is 1 if the preview failed or the change violates a mandatory policy rule.
 """
 
 import argparse
@@ -16,18 +16,19 @@ from typing import Any
 import yaml
 
 from preview.report import redact, render, summarise, without
-from price.cost import PriceError, difference, estimate, stack_settings, summary
+from price.cost import difference, estimate, summary
+from settings.stack_file import StackFileError, stack_settings
 
 PROJECT = Path(__file__).parent.parent
 POLICY = "policy"
 
 
 def preview(stack: str) -> tuple[int, list[dict[str, Any]], str, str]:
-    """Run the engine: its exit code, its events, the diff, and what it complained of."""
+    """Run the engine. Returns its exit code, its events, the diff, and its error output."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "events.json"
         command = ["pulumi", "preview", "--stack", stack, "--policy-pack", POLICY, "--diff", "--event-log", str(log)]
-        # The engine takes --event-log only from those who ask for its debugging commands.
+        # The engine accepts --event-log only together with its debugging commands.
         environment = {**os.environ, "PULUMI_DEBUG_COMMANDS": "true"}
         done = subprocess.run(
             [*command, "--non-interactive", "--color", "never"],
@@ -42,7 +43,7 @@ def preview(stack: str) -> tuple[int, list[dict[str, Any]], str, str]:
 
 
 def secret_values(encrypted: Any, plain: Any) -> Iterator[str]:
-    """The plain values of all that is `secure:` in a stack file, however deep."""
+    """The decrypted value of each `secure:` entry in a stack file."""
     if isinstance(encrypted, Mapping) and set(encrypted) == {"secure"}:
         yield plain if isinstance(plain, str) else json.dumps(plain)
     elif isinstance(encrypted, Mapping) and isinstance(plain, Mapping):
@@ -54,30 +55,33 @@ def secret_values(encrypted: Any, plain: Any) -> Iterator[str]:
 
 
 def secrets(stack: str) -> list[str]:
-    """What the settings keep secret: the program reads them as plain text, so the engine cannot hide them all."""
+    """The secret settings of the stack. The program reads them as plain text, so the engine cannot hide all of them."""
     encrypted = yaml.safe_load((PROJECT / f"Pulumi.{stack}.yaml").read_text()).get("config") or {}
     if not any(secret_values(encrypted, encrypted)):
         return []
     command = ["pulumi", "config", "--stack", stack, "--show-secrets", "--json"]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise SystemExit(f"the secrets of stack {stack} cannot be read, so nothing is shown: {done.stderr.strip()}")
+        raise SystemExit(
+            f"Cannot decrypt the secrets of stack {stack}. The preview could show them, so it does not run: "
+            f"{done.stderr.strip()}"
+        )
     shown = {key: entry.get("objectValue", entry.get("value")) for key, entry in json.loads(done.stdout).items()}
     return list(secret_values(encrypted, shown))
 
 
 def price(stack: str, base: str) -> str:
-    """What the stack costs, against what it cost at the base."""
+    """What the stack costs, compared with the base commit."""
     try:
         after = estimate(stack_settings(stack))
         with tempfile.TemporaryDirectory() as folder:
             for name in ("Pulumi.yaml", f"Pulumi.{stack}.yaml"):
                 done = subprocess.run(["git", "show", f"{base}:{name}"], cwd=PROJECT, capture_output=True, check=False)
                 if done.returncode:
-                    return f"{summary(after)}; nothing to compare with"
+                    return f"{summary(after)}; the base has no such stack"
                 (Path(folder) / name).write_bytes(done.stdout)
             return difference(estimate(stack_settings(stack, Path(folder))), after)
-    except PriceError as error:
+    except StackFileError as error:
         return f"unknown: {error}"
 
 

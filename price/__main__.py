@@ -1,16 +1,17 @@
-"""`python -m price STACK`: what the stack costs, as a table."""
+"""`python -m price STACK` prints what the stack costs, as a table."""
 
 import sys
 
-from price.cost import PriceError, estimate, stack_settings
+from price.cost import estimate
+from settings.stack_file import StackFileError, stack_settings
 
 
 def main() -> None:
     if len(sys.argv) != 2:
-        raise SystemExit("Name one stack: make price STACK=dev")
+        raise SystemExit("Give the name of one stack: make price STACK=dev")
     try:
         print(estimate(stack_settings(sys.argv[1])))
-    except PriceError as error:
+    except StackFileError as error:
         raise SystemExit(f"error: {error}") from None
 
 

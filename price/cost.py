@@ -1,6 +1,5 @@
-"""What a stack costs while it stands, item by item. What has no price in prices.yaml is named, and never guessed."""
+"""What a stack costs per hour and per month. An item without a price in prices.yaml is listed as unknown."""
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -9,19 +8,15 @@ from typing import Any
 
 import yaml
 
-from settings.schema import DEFAULT_ZONES, PROJECT, Settings, read
+from settings.schema import DEFAULT_ZONES, Settings
 
 PRICES = Path(__file__).with_name("prices.yaml")
-HOURS_A_MONTH = 730
-
-
-class PriceError(Exception):
-    """Something a person has to put right, said in one line."""
+HOURS_PER_MONTH = 730
 
 
 @dataclass(frozen=True)
 class Line:
-    """An item, how much of it, and what one costs. Without a quantity it is paid by use; without a price, unknown."""
+    """One item. No quantity means that AWS bills it by use. No price means that prices.yaml does not list it."""
 
     item: str
     quantity: int | None
@@ -33,7 +28,7 @@ class Line:
     def monthly(self) -> Decimal | None:
         if self.quantity is None or self.price is None:
             return None
-        return self.quantity * self.price * (HOURS_A_MONTH if self.unit == "hour" else 1)
+        return self.quantity * self.price * (HOURS_PER_MONTH if self.unit == "hour" else 1)
 
 
 @dataclass(frozen=True)
@@ -48,7 +43,7 @@ class Estimate:
 
     @property
     def hourly(self) -> Decimal:
-        return self.monthly / HOURS_A_MONTH
+        return self.monthly / HOURS_PER_MONTH
 
     @property
     def unknown(self) -> tuple[str, ...]:
@@ -59,8 +54,8 @@ class Estimate:
         return tuple(line.item for line in self.lines if line.price is not None and line.quantity is None)
 
     def __str__(self) -> str:
-        rows = [("item", "how many", "each", "USD an hour", "USD a month"), *map(_row, self.lines)]
-        rows.append(("together", "", "", f"{self.hourly:.3f}", f"{self.monthly:.2f}"))
+        rows = [("item", "quantity", "unit price", "USD per hour", "USD per month"), *map(_row, self.lines)]
+        rows.append(("total", "", "", f"{self.hourly:.3f}", f"{self.monthly:.2f}"))
         widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
         table = [
             "  ".join(
@@ -70,56 +65,46 @@ class Estimate:
             for row in rows
         ]
         notes = [f"{line.item}: {line.note}." for line in self.lines if line.note]
-        left_out = [f"Without {', '.join(self.unknown)}: no price is known here."] if self.unknown else []
-        by_use = [f"Without what is paid by use: {', '.join(self.by_use)}."] if self.by_use else []
-        uncounted = "Not counted: requests to S3 and KMS, traffic between zones and out of AWS, tax."
-        dated = f"List prices of {self.region}, written down {self.date} in price/prices.yaml, a month of 730 hours."
-        return "\n".join([*table[:-1], "", table[-1], "", *left_out, *by_use, uncounted, *notes, dated])
-
-
-def stack_settings(stack: str, folder: Path = PROJECT) -> Settings:
-    """The settings of a stack of the checkout in `folder`."""
-    file = folder / f"Pulumi.{stack}.yaml"
-    try:
-        config: Mapping[str, Any] = yaml.safe_load(file.read_text())["config"]
-    except FileNotFoundError:
-        known = sorted(path.name.split(".")[1] for path in folder.glob("Pulumi.*.yaml"))
-        raise PriceError(f"{stack}: there is no {file.name}. Name one of {', '.join(known)}.") from None
-    own = {key.partition(":")[2]: value for key, value in config.items() if key.startswith("paddle-on-aws:")}
-    aws = {key.partition(":")[2]: value for key, value in config.items() if key.startswith("aws:")}
-    settings, problems = read(_without_secrets(own), folder)
-    if problems:
-        raise PriceError(f"{file.name}: {problems[0]}")
-    return dataclasses.replace(settings, stack=stack, aws=aws)
-
-
-def _without_secrets(value: Any) -> Any:
-    """The value with what only Pulumi can read left empty: no price hangs on a secret."""
-    if not isinstance(value, Mapping):
-        return value
-    return "" if set(value) == {"secure"} else {key: _without_secrets(each) for key, each in value.items()}
+        unknown = f"Not included, because price/prices.yaml has no price: {', '.join(self.unknown)}."
+        by_use = f"Not included, because AWS bills it by use: {', '.join(self.by_use)}."
+        left_out = [text for text, items in ((unknown, self.unknown), (by_use, self.by_use)) if items]
+        never = "Never included: requests to S3 and KMS, traffic between zones and out of AWS, tax."
+        dated = f"List prices of {self.region} from {self.date} (price/prices.yaml). One month is 730 hours."
+        return "\n".join(
+            [
+                *table[:-1],
+                "",
+                table[-1],
+                "",
+                *(left_out * bool(self.unknown)),
+                *(by_use * bool(self.by_use)),
+                never,
+                *notes,
+                dated,
+            ]
+        )
 
 
 def estimate(settings: Settings, prices: Mapping[str, Any] | None = None) -> Estimate:
-    """What the stack costs at the prices of its region."""
+    """What the stack costs with the prices of its region."""
     table = prices or yaml.safe_load(PRICES.read_text())
     here = {**table["everywhere"], **table["regions"].get(settings.region, {})}
     return Estimate(settings.region, str(table["date"]), tuple(_lines(settings, here)))
 
 
 def summary(cost: Estimate) -> str:
-    """The total in one line, with what it leaves out."""
-    without = f", without {', '.join(cost.unknown)}" if cost.unknown else ""
-    return f"${cost.monthly:.2f} a month (${cost.hourly:.3f} an hour){without}"
+    """The total and the items that it does not include, in one line."""
+    without = f", not including {', '.join(cost.unknown)}" if cost.unknown else ""
+    return f"${cost.monthly:.2f} per month (${cost.hourly:.3f} per hour){without}"
 
 
 def difference(before: Estimate, after: Estimate) -> str:
-    """What a change does to the total, in one line."""
+    """How a change affects the total, in one line."""
     change = after.monthly - before.monthly
     if not change and before.unknown == after.unknown:
         return f"unchanged: {summary(after)}"
     sign = "-" if change < 0 else "+"
-    return f"${before.monthly:.2f} -> {summary(after)}, {sign}${abs(change):.2f} a month"
+    return f"${before.monthly:.2f} -> {summary(after)}, {sign}${abs(change):.2f} per month"
 
 
 def _lines(settings: Settings, prices: Mapping[str, Any]) -> list[Line]:
@@ -130,7 +115,7 @@ def _lines(settings: Settings, prices: Mapping[str, Any]) -> list[Line]:
     zones = len(settings.availability_zones) or DEFAULT_ZONES
     gateways = {"none": 0, "single": 1, "perZone": zones}[settings.nat_gateways]
     addresses = gateways or workers.count
-    # From 14 months after a version's release, and unasked.
+    # AWS charges this automatically 14 months after the release of a Kubernetes version.
     later = price("clusterExtendedHour")
     lines = [
         Line(
@@ -138,10 +123,10 @@ def _lines(settings: Settings, prices: Mapping[str, Any]) -> list[Line]:
             1,
             "hour",
             price("clusterHour"),
-            f"{_exact(later)} an hour in extended support" if later else "",
+            f"{_exact(later)} per hour in extended support" if later else "",
         ),
         _workers(settings, prices.get("instanceHour", {})),
-        Line("workers' disks, gp3", workers.count * workers.disk_gib, "GiB-month", price("diskGiBMonth")),
+        Line("worker disks, gp3", workers.count * workers.disk_gib, "GiB-month", price("diskGiBMonth")),
         Line("public IPv4 addresses", addresses, "hour", price("addressHour")),
     ]
     if gateways:
@@ -149,7 +134,7 @@ def _lines(settings: Settings, prices: Mapping[str, Any]) -> list[Line]:
             Line("NAT gateways", gateways, "hour", price("natHour")),
             Line("NAT traffic", None, "GB", price("natGB")),
         ]
-    rotation = "each of its first two yearly rotations adds as much again"
+    rotation = "each of the first two yearly rotations adds the same amount"
     return [
         *lines,
         Line("KMS key", 1, "month", price("keyMonth"), rotation),
@@ -158,7 +143,7 @@ def _lines(settings: Settings, prices: Mapping[str, Any]) -> list[Line]:
         Line("EFS reads", None, "GB", price("efsReadGB")),
         Line("EFS writes", None, "GB", price("efsWriteGB")),
         Line("S3 storage", None, "GiB-month", price("s3GiBMonth")),
-        Line("control plane's logs", None, "GB", price("logsGB")),
+        Line("control plane logs", None, "GB", price("logsGB")),
     ]
 
 
@@ -166,8 +151,8 @@ def _workers(settings: Settings, hours: Mapping[str, Any]) -> Line:
     workers = settings.workers
     on_demand = Decimal(str(hours[workers.instance_type])) if workers.instance_type in hours else None
     if workers.capacity == "spot":
-        most = f", at most {on_demand * workers.count:.3f} an hour in all" if on_demand else ""
-        note = f"the spot price varies by the hour{most}"
+        most = f", at most {on_demand * workers.count:.3f} per hour for all workers" if on_demand else ""
+        note = f"the spot price changes{most}"
         return Line(f"workers, {workers.instance_type} spot", workers.count, "hour", None, note)
     return Line(f"workers, {workers.instance_type}", workers.count, "hour", on_demand)
 
@@ -178,9 +163,9 @@ def _row(line: Line) -> tuple[str, str, str, str, str]:
     if line.monthly is None:
         cost = "unknown" if line.price is None else "by use"
         return line.item, quantity, each, cost, cost
-    return line.item, quantity, each, f"{line.monthly / HOURS_A_MONTH:.3f}", f"{line.monthly:.2f}"
+    return line.item, quantity, each, f"{line.monthly / HOURS_PER_MONTH:.3f}", f"{line.monthly:.2f}"
 
 
 def _exact(price: Decimal) -> str:
-    """All the digits there are, two at least."""
+    """All digits of the price, at least two after the point."""
     return max(str(price), f"{price:.2f}", key=len)

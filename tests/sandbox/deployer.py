@@ -1,8 +1,7 @@
-"""The deployer's IAM policies, and what they must allow for a call that AWS was asked."""
+"""The IAM policies of the deployer, and which permissions an AWS call needs."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,13 +9,14 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from bootstrap.policies import PARTS, Names, deployer_policy
+
 PROJECT = Path(__file__).resolve().parents[2]
-POLICIES = PROJECT / "bootstrap/deployer"
 ACCOUNT = "123456789012"
 
-# IAM actions that are named otherwise than the operation they stand for, or that one operation takes more of.
+# Operations that need an IAM action of another name, or more than one action.
 ACTIONS: Mapping[str, Sequence[str]] = {
-    "sts:GetCallerIdentity": (),  # asked of nobody
+    "sts:GetCallerIdentity": (),  # needs no permission
     "s3:DeleteBucketEncryption": ("s3:PutEncryptionConfiguration",),
     "s3:DeleteBucketLifecycle": ("s3:PutLifecycleConfiguration",),
     "s3:DeleteBucketTagging": ("s3:PutBucketTagging",),
@@ -36,7 +36,7 @@ ACTIONS: Mapping[str, Sequence[str]] = {
     "s3:PutBucketLifecycleConfiguration": ("s3:PutLifecycleConfiguration",),
     "s3:PutPublicAccessBlock": ("s3:PutBucketPublicAccessBlock",),
 }
-# Operations that tag what they make, and the action that this takes besides.
+# Operations that tag what they create, and the additional action that this needs.
 TAGGING = {
     "eks": "eks:TagResource",
     "elasticfilesystem": "elasticfilesystem:TagResource",
@@ -59,33 +59,27 @@ EC2_KINDS = {
     "vpc": "vpc",
     "vpce": "vpc-endpoint",
 }
-# Ours from their first moment: KMS and EFS take tags with the call that makes a key or a file system.
+# KMS and EFS set the tags in the call that creates a key or a file system.
 BORN_TAGGED = ("kms", "elasticfilesystem")
 EKS_PARTS = {"nodegroupName": "nodegroup", "addonName": "addon", "principalArn": "access-entry"}
 
 
 @dataclass(frozen=True)
 class Need:
-    """One action on one resource, with what AWS knows besides; no resource where the call does not tell which."""
+    """An action on a resource, with the values for conditions. `resource` is None if the call does not name it."""
 
     action: str
     resource: str | None
     context: Mapping[str, Any] = field(default_factory=dict)
 
 
-def policies(region: str, cluster: str, zone: str) -> list[Mapping[str, Any]]:
-    """The statements of bootstrap/deployer/ with their placeholders filled in."""
-    statements = []
-    for file in sorted(POLICIES.glob("*.json")):
-        text = file.read_text()
-        for word, value in {"ACCOUNT": ACCOUNT, "REGION": region, "CLUSTER": cluster, "ZONE": zone}.items():
-            text = re.sub(rf"\b{word}\b", value, text)
-        statements += json.loads(text)["Statement"]
-    return statements
+def policies(names: Names) -> list[Mapping[str, Any]]:
+    """The statements of all deployer policies of one stack."""
+    return [statement for part in PARTS for statement in deployer_policy(part, names)["Statement"]]
 
 
-def besides() -> Mapping[str, str]:
-    """The actions that the document says are needed although the sandbox sees no such call, each with its reason."""
+def reasons() -> Mapping[str, str]:
+    """The actions that need a reason in docs/permissions.md, because the emulated AWS gets no such call."""
     rows = re.findall(r"^\| `([\w:]+)` \| (.+) \|$", (PROJECT / "docs/permissions.md").read_text(), re.MULTILINE)
     return dict(rows)
 
@@ -116,7 +110,7 @@ def _listed(value: Any) -> list[str]:
 
 
 def needs(call: Mapping[str, Any]) -> Iterator[Need]:
-    """What a call takes."""
+    """The permissions that a call needs."""
     service, operation, parameters = call["service"], call["operation"], call["parameters"]
     name = f"{service}:{operation}"
     if service == "ec2":
@@ -172,7 +166,7 @@ def _ec2_needs(call: Mapping[str, Any]) -> Iterator[Need]:
 
 
 def _tags(parameters: Mapping[str, Any]) -> Mapping[str, str]:
-    """The tags of a call, in any of the shapes that AWS has for them."""
+    """The tags in a call, in any of the formats that AWS services use."""
     given = parameters.get("Tags") or parameters.get("tags") or {}
     if isinstance(given, Mapping):
         return given
@@ -180,7 +174,7 @@ def _tags(parameters: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def _arns(call: Mapping[str, Any]) -> Iterator[str]:
-    """The resources that a call is about."""
+    """The ARNs of the resources that a call uses."""
     service, operation, region, p = call["service"], call["operation"], call["region"], call["parameters"]
     here = f"arn:aws:{service}:{region}:{ACCOUNT}:"
     for key in ("resourceArn", "OpenIDConnectProviderArn"):
@@ -222,4 +216,4 @@ def _arns(call: Mapping[str, Any]) -> Iterator[str]:
     elif service == "ssm":
         yield f"arn:aws:ssm:{region}::parameter{p['Path']}"
     elif service != "sts":
-        raise AssertionError(f"{service}:{operation}: say in deployer.py which resource it is about")
+        raise AssertionError(f"{service}:{operation}: add to deployer.py which resource it uses")

@@ -1,4 +1,4 @@
-"""The bootstrap by the real engine: it comes up once, carries a stack's state and secrets, and goes as it came."""
+"""The bootstrap program in the real engine: up, a stack that uses its state and key, and destroy."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ OPERATIONS = ("CopyObject", "DeleteObject", "GetObject", "HeadObject", "ListObje
 SETTINGS = {
     "aws:region": REGION,
     "paddle-on-aws-bootstrap:repository": "octo/paddle",
-    "paddle-on-aws-bootstrap:environments": ["dev"],
+    "paddle-on-aws-bootstrap:stacks": ["dev"],
+    "paddle-on-aws-bootstrap:deployers": {"dev": [f"arn:aws:iam::{ACCOUNT}:user/me"]},
 }
 
 
 @dataclass(frozen=True)
 class Account:
-    """An account with nothing in it but the deployer's policies, and the checkout of who bootstraps it."""
+    """An account that contains one user, and the checkout of its administrator."""
 
     folder: Path
     part: AwsPart
@@ -59,20 +60,25 @@ class Account:
         return done.stdout
 
     def outputs(self) -> Mapping[str, str]:
-        told: dict[str, str] = json.loads(self.succeed("stack", "output", "--json"))
-        return told
+        found: dict[str, str] = json.loads(self.succeed("stack", "output", "--json"))
+        return found
 
-    def policy(self, role: str) -> list[Mapping[str, Any]]:
-        """The statements of a role's own policy, as AWS has them."""
+    def inline_policy(self, role: str) -> list[Mapping[str, Any]]:
+        """The statements of the inline policy of a role."""
         iam = self.client("iam")
         (name,) = iam.list_role_policies(RoleName=role)["PolicyNames"]
-        statements: list[Mapping[str, Any]] = iam.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"][
-            "Statement"
-        ]
-        return statements
+        document = iam.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"]
+        return list(document["Statement"])
+
+    def managed_policy(self, arn: str) -> list[Mapping[str, Any]]:
+        """The statements of a managed policy."""
+        iam = self.client("iam")
+        version = iam.get_policy(PolicyArn=arn)["Policy"]["DefaultVersionId"]
+        document = iam.get_policy_version(PolicyArn=arn, VersionId=version)["PolicyVersion"]["Document"]
+        return list(document["Statement"])
 
     def as_user(self, key: str) -> dict[str, str]:
-        """What makes the engine keep its state in the bucket, in the name of this access key."""
+        """The environment in which the engine uses the bucket with this access key."""
         return {
             "PULUMI_BACKEND_URL": f"{self.outputs()['PULUMI_BACKEND_URL']}&use_path_style=true",
             "AWS_ENDPOINT_URL": self.part.endpoint,
@@ -81,7 +87,7 @@ class Account:
         }
 
     def needed(self, key: str) -> list[Need]:
-        """What the calls in the name of this access key take: the bucket's objects are encrypted with the key."""
+        """The permissions that the calls of this access key need. The objects in the bucket are encrypted."""
         (alias,) = (each for each in self.client("kms").list_aliases()["Aliases"] if each["AliasName"] == ALIAS)
         secret = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/{alias['TargetKeyId']}"
         found = []
@@ -103,7 +109,7 @@ class Account:
                 found += [Need("s3:GetObject", f"arn:aws:s3:::{given['CopySource']}"), Need("kms:Decrypt", secret)]
             if operation == "DeleteObject":
                 found.append(Need("s3:DeleteObject", file))
-            assert operation in OPERATIONS, f"{operation}: say here what it takes"
+            assert operation in OPERATIONS, f"{operation}: add the permissions that it needs"
         return found
 
 
@@ -112,6 +118,8 @@ def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
     folder = tmp_path_factory.mktemp("account")
     for name in ("bootstrap", "infra", "settings"):
         shutil.copytree(CHECKOUT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("Pulumi.yaml", "Pulumi.dev.yaml"):
+        shutil.copy(CHECKOUT / name, folder)
     (folder / "stack").mkdir()
     (folder / "stack/Pulumi.yaml").write_text("{name: paddle-on-aws, runtime: python}")
     (folder / "stack/__main__.py").write_text(
@@ -119,9 +127,7 @@ def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
     )
     with aws_part(folder / "sandbox", "account") as part:
         made = Account(folder, part, {})
-        for file in sorted((CHECKOUT / "bootstrap/deployer").glob("*.json")):
-            name = f"paddle-deployer-dev-{file.stem}"
-            made.client("iam").create_policy(PolicyName=name, PolicyDocument=file.read_text())
+        made.client("iam").create_user(UserName="me")
         made = Account(folder, part, inventory(made.client))
         made.succeed("stack", "init", "account", "--secrets-provider", "passphrase")
         part.set(SETTINGS)
@@ -134,8 +140,8 @@ def test_a_second_up_changes_nothing(account: Account) -> None:
     account.succeed("up", "--yes", "--skip-preview", "--expect-no-changes")
 
 
-def test_a_stack_lives_there_and_each_role_may_do_its_part_and_no_more(account: Account) -> None:
-    """A stack with a secret, its state in the bucket: made by an administrator, deployed, and previewed."""
+def test_a_stack_uses_the_state_and_each_role_has_only_the_permissions_it_needs(account: Account) -> None:
+    """An administrator creates a stack with a secret. The other roles deploy and preview it."""
     out = account.outputs()
     maker, deployer, previewer = map(account.as_user, ("maker", "deployer", "previewer"))
     init = ("stack", "init", "dev", "--secrets-provider", out["PULUMI_SECRETS_PROVIDER"])
@@ -149,21 +155,27 @@ def test_a_stack_lives_there_and_each_role_may_do_its_part_and_no_more(account: 
     assert account.succeed(*said, folder="stack", **previewer).strip() == "louder"
 
     attached = account.client("iam").list_attached_role_policies(RoleName="paddle-deploy-dev")["AttachedPolicies"]
-    assert len(attached) == 3
+    by_name = {each["PolicyName"]: each["PolicyArn"] for each in attached}
+    assert set(by_name) == {f"paddle-deploy-dev-{part}" for part in ("cluster", "data", "network", "state")}
+    of_user = account.client("iam").list_attached_user_policies(UserName="me")["AttachedPolicies"]
+    assert {each["PolicyArn"] for each in of_user} == set(by_name.values())
     preview = out["PREVIEW_ROLE"].rpartition("/")[2]
-    for key, role in (("deployer", "paddle-deploy-dev"), ("previewer", preview)):
+    of_state = {
+        "deployer": account.managed_policy(by_name["paddle-deploy-dev-state"]),
+        "previewer": [each for each in account.inline_policy(preview) if not each["Sid"].startswith("Ask")],
+    }
+    for key, statements in of_state.items():
         needed = account.needed(key)
-        statements = [each for each in account.policy(role) if not each["Sid"].startswith("Ask")]
-        assert [need for need in needed if not allowed(statements, need)] == [], role
+        assert [need for need in needed if not allowed(statements, need)] == [], key
         given = {action for statement in statements for action in statement["Action"]}
-        assert given == {need.action for need in needed}, f"{role} is allowed what nothing takes"
+        assert given == {need.action for need in needed}, f"{key} is allowed an action that nothing needs"
 
     account.succeed("destroy", "--yes", "--skip-preview", folder="stack", **deployer)
     account.succeed("stack", "rm", "--yes", folder="stack", **maker)
 
 
-def test_its_own_state_moves_into_the_bucket_and_back_and_then_all_goes(account: Account) -> None:
-    """As bootstrap/README.md says, and in that order."""
+def test_the_bootstrap_state_moves_into_the_bucket_and_back_and_destroy_removes_all(account: Account) -> None:
+    """The steps of bootstrap/README.md, in the same order."""
     inside, file = account.as_user("administrator"), str(account.folder / "account.json")
     account.succeed("stack", "export", "--file", file)
     account.succeed("stack", "init", "account", **inside)

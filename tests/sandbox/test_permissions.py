@@ -1,17 +1,19 @@
-"""The deployer's IAM policies are what an up, an update and a destroy with every setting on take, and no more."""
+"""The IAM policies of the deployer allow the calls of up, update and destroy with all settings in use, and no more."""
 
 from __future__ import annotations
 
-import re
+import json
 from typing import Any
 
 import boto3
 import pytest
 
+from bootstrap.policies import PARTS, Names, deployer_policy
 from tests.sandbox.aws_part import AWS_PART, AwsPart, aws_part
-from tests.sandbox.deployer import POLICIES, Need, allowed, besides, needs, policies
+from tests.sandbox.deployer import ACCOUNT, Need, allowed, needs, policies, reasons
 
-REGION, CLUSTER, ZONE = "us-west-2", "paddle-cluster", "paddle"
+REGION, CLUSTER = "us-west-2", "paddle-cluster"
+NAMES = Names(ACCOUNT, CLUSTER, "amazonaws.com", "aws", REGION, "dev", "paddle")
 OURS = "paddle-on-aws:"
 BEFORE: dict[str, Any] = {
     "aws:region": REGION,
@@ -37,7 +39,7 @@ AFTER = {
 
 @pytest.fixture(scope="module")
 def calls(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
-    """Every call that the deployer makes of AWS from nothing to nothing."""
+    """Every AWS call of the deployer from an empty account to an empty account."""
     with aws_part(tmp_path_factory.mktemp("deployer"), "dev") as part:
         strangers = {"endpoint_url": part.endpoint, "aws_access_key_id": "stranger", "aws_secret_access_key": "x"}
         boto3.client("iam", region_name=REGION, **strangers).create_role(
@@ -65,27 +67,26 @@ def needed(calls: list[Any]) -> list[Need]:
 
 
 def test_the_policies_allow_every_call(needed: list[Need]) -> None:
-    statements = policies(REGION, CLUSTER, ZONE)
+    statements = policies(NAMES)
     refused = [need for need in needed if not allowed(statements, need)]
     assert not refused, "\n".join(map(str, refused))
 
 
-def test_every_action_allowed_is_called_or_has_its_reason(needed: list[Need]) -> None:
-    called, reasons = {need.action for need in needed}, besides()
-    given = {action for statement in policies(REGION, CLUSTER, ZONE) for action in statement["Action"]}
-    assert given - called - reasons.keys() == set(), "allowed, and nothing calls it"
-    assert reasons.keys() - given == set(), "has a reason in docs/permissions.md, and is not allowed"
-    assert reasons.keys() & called == set(), "is called: it needs no reason in docs/permissions.md"
+def test_each_allowed_action_is_called_or_has_a_reason(needed: list[Need]) -> None:
+    called, explained = {need.action for need in needed}, reasons()
+    given = {action for statement in policies(NAMES) for action in statement["Action"]}
+    assert given - called - explained.keys() == set(), "allowed, but nothing calls it"
+    assert explained.keys() - given == set(), "has a reason in docs/permissions.md, but is not allowed"
+    assert explained.keys() & called == set(), "is called, so it needs no reason in docs/permissions.md"
 
 
-def test_every_statement_reaches_what_the_run_touched_and_no_more(needed: list[Need]) -> None:
-    """Each statement is of use; none reaches somebody else's cluster, bucket, role or name, or a thing untagged."""
-    statements = policies(REGION, CLUSTER, ZONE)
-    reasons = besides()
+def test_each_statement_is_needed_and_none_allows_foreign_resources(needed: list[Need]) -> None:
+    """No statement allows the cluster, bucket, role or name of somebody else, or a resource without our tag."""
+    statements, explained = policies(NAMES), reasons()
     useless = [
         s["Sid"]
         for s in statements
-        if not any(allowed([s], n) for n in needed) and not set(s["Action"]) <= set(reasons)
+        if not any(allowed([s], n) for n in needed) and not set(s["Action"]) <= set(explained)
     ]
     assert not useless
     theirs = [
@@ -116,13 +117,14 @@ def test_every_statement_reaches_what_the_run_touched_and_no_more(needed: list[N
 
 
 def test_no_action_has_a_wildcard_and_resources_are_narrow_where_aws_allows_it() -> None:
-    statements = policies(REGION, CLUSTER, ZONE)
+    statements = policies(NAMES)
     assert not [s["Sid"] for s in statements if any("*" in action for action in s["Action"])]
     assert not [s["Sid"] for s in statements if "NotAction" in s or "NotResource" in s or s["Effect"] != "Allow"]
     everything = {s["Sid"] for s in statements if s["Resource"] == "*"}
     assert everything == {"NetworkLook", "KeyMake", "KeyLook", "FileSystemMake", "ZoneMake"}
 
 
-def test_each_file_fits_into_a_managed_policy() -> None:
-    for file in POLICIES.glob("*.json"):
-        assert len(re.sub(r"\s", "", file.read_text())) <= 6144, file.name
+def test_each_policy_fits_into_a_managed_policy() -> None:
+    longest = Names(ACCOUNT, "c" * 100, "amazonaws.com", "aws-us-gov", "ap-southeast-1", "s" * 40, "z" * 60)
+    for part in PARTS:
+        assert len(json.dumps(deployer_policy(part, longest), separators=(",", ":"))) <= 6144, part

@@ -1,4 +1,4 @@
-"""The policy pack in the real engine: it lets the program pass, and names the rule that a change breaks."""
+"""The policy pack in the real engine: the program passes, and a violation is reported with its rule."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ PREVIEW = ("preview", "--non-interactive", "--policy-pack", str(CHECKOUT / "poli
 
 @pytest.fixture(scope="module")
 def prod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AwsPart]:
-    """An empty stack by the name that the rules are hardest on."""
-    assert (CHECKOUT / "policy/.venv").exists(), "the pack's environment is not there: run `make policy`"
+    """An empty stack named prod, for which the rules are strictest."""
+    assert (CHECKOUT / "policy/.venv").exists(), "the policy pack has no Python environment: run `make policy`"
     with aws_part(tmp_path_factory.mktemp("prod"), "prod") as part:
         yield part
 
@@ -28,20 +28,20 @@ def test_the_program_passes(prod: AwsPart) -> None:
     done = prod.pulumi(*PREVIEW)
     assert done.returncode == 0, done.stdout
     assert "✅ paddle-on-aws@" in done.stdout, "the pack did not run"
-    assert "can't run policy" not in done.stdout, "a rule stumbled over what is not known yet"
+    assert "can't run policy" not in done.stdout, "a rule failed on a value that is not known yet"
     assert "kubernetes:batch/v1:Job paddle-export create" in done.stdout
 
 
-def test_a_setting_that_breaks_a_rule_about_one_resource(prod: AwsPart) -> None:
+def test_a_setting_violates_a_rule_about_one_resource(prod: AwsPart) -> None:
     prod.set({**config_of("prod"), "paddle-on-aws:retainData": False})
     done = prod.pulumi(*PREVIEW)
     assert done.returncode != 0
     assert "[mandatory]  production-data-kept  (aws:s3:Bucket: bucket)" in done.stdout
-    assert "bucket: protect is off on stack prod. Set retainData: true." in done.stdout
+    assert "bucket: protect is off in stack prod. Set retainData: true." in done.stdout
     assert "Traceback" not in done.stdout
 
 
-def test_a_program_that_breaks_the_rules_about_connections(prod: AwsPart, tmp_path: Path) -> None:
+def test_a_program_violates_the_rules_about_connections(prod: AwsPart, tmp_path: Path) -> None:
     (tmp_path / "Pulumi.yaml").write_text("{name: paddle-on-aws, runtime: python}")
     program = """
         import pulumi

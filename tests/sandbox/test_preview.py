@@ -1,4 +1,4 @@
-"""The pull request's comment, made by the real script and the real engine from a stack that stands."""
+"""The comment on a pull request, written by the real script and the real engine for a running stack."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PROGRAM = (
     "workloads",
 )
 SECRET = "s3://a-bucket-that-nobody/may-know"
-# A cluster that the runner cannot reach, as one with a narrow apiAccessCidrs.
+# A cluster that the runner cannot reach, as with a narrow apiAccessCidrs.
 UNREACHABLE = {
     "clusters": [{"name": "eks", "cluster": {"server": "http://127.0.0.1:9"}}],
     "contexts": [{"name": "eks", "context": {"cluster": "eks"}}],
@@ -44,7 +44,7 @@ UNREACHABLE = {
 
 @dataclass(frozen=True)
 class Project:
-    """A repository with the program, whose stack dev has its AWS part made as the first commit says."""
+    """A repository with the program. The AWS part of stack dev is deployed from the first commit."""
 
     folder: Path
     part: AwsPart
@@ -69,7 +69,7 @@ class Project:
         return self.succeed("git", "-c", "user.name=a", "-c", "user.email=a@b", *arguments).strip()
 
     def preview(self, file: str, *changes: tuple[str, str]) -> tuple[int, str]:
-        """The script's exit code and comment for a commit that makes these changes to a file."""
+        """The exit code and the comment of the script, for a commit with these changes to a file."""
         written = self.folder / file
         before = written.read_text()
         for old, new in changes:
@@ -116,7 +116,7 @@ def expected(name: str) -> str:
 
 
 def above_the_diff(comment: str) -> str:
-    """All but the diff, without prices, and without what lies in the cluster: here that is yet to be made."""
+    """The comment above the diff, without prices and without the counts of resources in the cluster."""
     above, _, rest = comment.partition("<details>")
     assert rest.rstrip().endswith("</details>\n\n<sub>Commit abc1234.</sub>"), rest[-200:]
     above = re.sub(r"\d+ created, \d+ unchanged", "N created, M unchanged", above)
@@ -142,7 +142,7 @@ def test_a_change_that_replaces_the_file_system(project: Project) -> None:
     assert above_the_diff(comment) == expected("replaces-efs.md")
 
 
-def test_a_change_that_breaks_policy(project: Project) -> None:
+def test_a_change_that_violates_the_policy(project: Project) -> None:
     code, comment = project.preview(
         "infra/storage.py", ("referenced_security_group_id=cluster.worker_group.id,", 'cidr_ipv4="0.0.0.0/0",')
     )
@@ -150,22 +150,20 @@ def test_a_change_that_breaks_policy(project: Project) -> None:
     assert above_the_diff(comment) == expected("breaks-policy.md")
 
 
-def test_a_program_that_fails_is_told_as_such(project: Project) -> None:
+def test_a_program_that_fails(project: Project) -> None:
     code, comment = project.preview("Pulumi.dev.yaml", ("config:\n", "config:\n  paddle-on-aws:trainers: 40\n"))
     assert code == 1, comment
-    assert "**The preview failed**; as far as it came: " in comment
+    assert "**The preview failed.** Up to the error: " in comment
     assert "trainers: 40 is more than the 3 workers" in comment
 
 
-def test_the_preview_role_may_ask_what_a_preview_asks_and_no_more(project: Project) -> None:
-    """What it asks of AWS; test_bootstrap.py holds the role to what it asks of the state."""
+def test_the_preview_role_has_only_the_permissions_of_a_preview(project: Project) -> None:
+    """Only calls to AWS services. test_bootstrap.py tests the access to the state."""
     aws = {"endpoint_url": project.part.endpoint, "aws_access_key_id": "bootstrap", "aws_secret_access_key": "x"}
     iam = boto3.client("iam", region_name="us-west-2", **aws)
-    for file in sorted((project.folder / "bootstrap/deployer").glob("*.json")):
-        iam.create_policy(PolicyName=f"paddle-deployer-dev-{file.stem}", PolicyDocument=file.read_text())
     config = yaml.safe_load((project.folder / "Pulumi.dev.yaml").read_text())["config"]
     settings = {key: value for key, value in config.items() if key.startswith("aws:")}
-    settings |= {"paddle-on-aws-bootstrap:repository": "octo/paddle", "paddle-on-aws-bootstrap:environments": ["dev"]}
+    settings |= {"paddle-on-aws-bootstrap:repository": "octo/paddle", "paddle-on-aws-bootstrap:stacks": ["dev"]}
     stack = ("--stack", "account")
     project.succeed("pulumi", "stack", "init", "account", "--secrets-provider", "passphrase", folder="bootstrap")
     file = project.folder / "bootstrap/Pulumi.account.yaml"
@@ -181,10 +179,10 @@ def test_the_preview_role_may_ask_what_a_preview_asks_and_no_more(project: Proje
     wanted: list[Any] = [need for call in project.part.calls()[before:] for need in needs(call)]
     assert [need for need in wanted if not allowed(statements, need)] == []
     given = {action for statement in statements for action in statement["Action"] if action[:3] not in ("s3:", "kms")}
-    assert given == {need.action for need in wanted}, "allowed, and no preview asks it"
+    assert given == {need.action for need in wanted}, "allowed, but no preview needs it"
 
 
-def test_the_settings_secrets_appear_in_no_comment(project: Project) -> None:
+def test_secret_settings_appear_in_no_comment(project: Project) -> None:
     code, comment = project.preview("infra/job_roles.py", ('"ReadData"', '"ReadDataSet"'))
     assert code == 0, comment
     assert "ReadDataSet" in comment, "the diff shows the policy that names the secret"

@@ -118,7 +118,7 @@ class Aws(mocks.Mocks):
         gpus = [{"count": GPUS.get(asked, 0), "manufacturer": "NVIDIA", "memorySize": 1, "name": "A10G"}]
         answers: dict[str, dict[str, Any]] = {
             "aws:index/getCallerIdentity:getCallerIdentity": {"accountId": ACCOUNT},
-            "aws:index/getPartition:getPartition": {"partition": "aws"},
+            "aws:index/getPartition:getPartition": {"partition": "aws", "dnsSuffix": "amazonaws.com"},
             "aws:index/getAvailabilityZones:getAvailabilityZones": {
                 "names": list(zones),
                 "zoneIds": list(zones.values()),

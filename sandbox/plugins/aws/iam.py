@@ -130,6 +130,62 @@ def _detach(cloud: Cloud, identity: str, state: Checked) -> None:
     cloud("iam:DetachRolePolicy", RoleName=role, PolicyArn=arn)
 
 
+def _attach_to_user(cloud: Cloud, want: Checked) -> str:
+    cloud("iam:AttachUserPolicy", UserName=want["user"], PolicyArn=want["policyArn"])
+    return f"{want['user']}/{want['policyArn']}"
+
+
+def _read_user_attachment(cloud: Cloud, identity: str, before: Checked) -> State:
+    user, arn = _split(identity, "/", "USER/POLICYARN")
+    attached = cloud.pages("iam:ListAttachedUserPolicies", "AttachedPolicies", UserName=user)
+    only(each for each in attached if each["PolicyArn"] == arn)
+    return {"user": user, "policyArn": arn}
+
+
+def _detach_from_user(cloud: Cloud, identity: str, state: Checked) -> None:
+    user, arn = _split(identity, "/", "USER/POLICYARN")
+    cloud("iam:DetachUserPolicy", UserName=user, PolicyArn=arn)
+
+
+def _create_policy(cloud: Cloud, want: Checked) -> str:
+    given = {"PolicyName": want["name"], "PolicyDocument": want["policy"], "Tags": pairs(want["tagsAll"])}
+    return str(cloud("iam:CreatePolicy", want, **given)["Policy"]["Arn"])
+
+
+def _read_policy(cloud: Cloud, identity: str, before: Checked) -> State:
+    found = cloud("iam:GetPolicy", PolicyArn=identity)["Policy"]
+    version = cloud("iam:GetPolicyVersion", PolicyArn=identity, VersionId=found["DefaultVersionId"])["PolicyVersion"]
+    return {
+        **plain(found),
+        "arn": identity,
+        "name": found["PolicyName"],
+        "policyId": found["PolicyId"],
+        "policy": _document(version["Document"]),
+        "tagsAll": unpaired(found.get("Tags")),
+    }
+
+
+def _other_versions(cloud: Cloud, identity: str) -> list[Any]:
+    """The versions that are not in use, oldest first."""
+    versions = list(cloud.pages("iam:ListPolicyVersions", "Versions", PolicyArn=identity))
+    return sorted((each for each in versions if not each["IsDefaultVersion"]), key=lambda each: str(each["CreateDate"]))
+
+
+def _update_policy(cloud: Cloud, identity: str, have: Checked, want: Checked, changed: frozenset[str]) -> None:
+    if "policy" in changed:
+        # IAM keeps five versions at most.
+        if len(others := _other_versions(cloud, identity)) == 4:
+            cloud("iam:DeletePolicyVersion", PolicyArn=identity, VersionId=others[0]["VersionId"])
+        cloud("iam:CreatePolicyVersion", PolicyArn=identity, PolicyDocument=want["policy"], SetAsDefault=True)
+    _retag(cloud, "Policy", {"PolicyArn": identity}, have, want, changed)
+
+
+def _delete_policy(cloud: Cloud, identity: str, state: Checked) -> None:
+    for each in _other_versions(cloud, identity):
+        cloud("iam:DeletePolicyVersion", PolicyArn=identity, VersionId=each["VersionId"])
+    cloud("iam:DeletePolicy", PolicyArn=identity)
+
+
 def _create_oidc(cloud: Cloud, want: Checked) -> str:
     parameters = {"ClientIDList": want["clientIdLists"], "ThumbprintList": want.get("thumbprintLists") or []}
     answer = cloud("iam:CreateOpenIDConnectProvider", want, **parameters, Tags=pairs(want["tagsAll"]))
@@ -211,6 +267,31 @@ ROWS = [
         read=_read_attachment,
         delete=_detach,
         delete_first=True,
+    ),
+    Row(
+        "aws:iam/userPolicyAttachment:UserPolicyAttachment",
+        inputs={"user": text(REQUIRED | REPLACES), "policyArn": text(REQUIRED | REPLACES)},
+        outputs=[],
+        create=_attach_to_user,
+        read=_read_user_attachment,
+        delete=_detach_from_user,
+        delete_first=True,
+    ),
+    Row(
+        "aws:iam/policy:Policy",
+        inputs={
+            "name": text(REPLACES | COMPUTED),
+            "description": text(REPLACES),
+            "path": text(REPLACES, default="/"),
+            "policy": policy(REQUIRED),
+            **TAGS,
+        },
+        outputs=["arn", "attachmentCount", "namePrefix", "policyId"],
+        autoname=Autoname(limit=128),
+        create=_create_policy,
+        read=_read_policy,
+        update=_update_policy,
+        delete=_delete_policy,
     ),
     Row(
         "aws:iam/openIdConnectProvider:OpenIdConnectProvider",

@@ -59,6 +59,8 @@ REPLACED: dict[str, str] = {
     "aws:iam/role:Role": "name path",
     "aws:iam/rolePolicy:RolePolicy": "name role",
     "aws:iam/rolePolicyAttachment:RolePolicyAttachment": "policyArn role",
+    "aws:iam/userPolicyAttachment:UserPolicyAttachment": "policyArn user",
+    "aws:iam/policy:Policy": "description name path",
     "aws:iam/openIdConnectProvider:OpenIdConnectProvider": "url",
     "aws:cloudwatch/logGroup:LogGroup": "name",
     "aws:efs/fileSystem:FileSystem": "availabilityZoneName creationToken encrypted kmsKeyId performanceMode",

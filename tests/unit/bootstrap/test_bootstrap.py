@@ -1,4 +1,4 @@
-"""The bootstrap: a state that is safe, and roles that nobody but the right workflow may take on."""
+"""The bootstrap program: a protected state, deployer policies, and roles that only the right workflow can assume."""
 
 import json
 import re
@@ -8,11 +8,14 @@ from typing import Any
 import pulumi
 import pytest
 
+from bootstrap import policies
 from tests.unit.program import ACCOUNT, NAME, PROJECT, Graph, run
 
 WORKFLOWS = PROJECT / ".github/workflows"
-CONFIG = {"aws:region": "us-west-2", f"{NAME}:repository": "octo/paddle", f"{NAME}:environments": ["dev", "prod"]}
-ROLE, POLICY = "aws:iam/role:Role", "aws:iam/rolePolicy:RolePolicy"
+CONFIG = {"aws:region": "us-west-2", f"{NAME}:repository": "octo/paddle", f"{NAME}:stacks": ["dev", "prod"]}
+ROLE, POLICY = "aws:iam/role:Role", "aws:iam/policy:Policy"
+INLINE, ATTACHMENT = "aws:iam/rolePolicy:RolePolicy", "aws:iam/rolePolicyAttachment:RolePolicyAttachment"
+PARTS = {*policies.PARTS, "state"}
 
 
 @pytest.fixture
@@ -34,14 +37,15 @@ def actions(graph: Graph, name: str) -> set[str]:
     return {action for statement in statements(graph, name) for action in statement["Action"]}
 
 
-def test_the_state_is_kept_encrypted_and_private(graph: Graph) -> None:
+def test_the_state_is_protected_encrypted_and_private(graph: Graph) -> None:
     key, bucket = graph.one("aws:kms/key:Key"), graph.one("aws:s3/bucket:Bucket")
     assert key.protect
     assert bucket.protect
     assert key.inputs["enableKeyRotation"] is True
     assert key.inputs["deletionWindowInDays"] == 30
-    root = {"AWS": f"arn:aws:iam::{ACCOUNT}:root"}
-    assert [each["Principal"] for each in statements(graph, "key")] == [root]
+    (default,) = statements(graph, "key")
+    assert default["Principal"] == {"AWS": f"arn:aws:iam::{ACCOUNT}:root"}
+    assert default["Action"] == ["kms:*"], "the default of AWS: IAM policies decide"
     assert graph.named("state-versioning").inputs["versioningConfiguration"] == {"status": "Enabled"}
     (rule,) = graph.named("state-encryption").inputs["rules"]
     by_key = {"sseAlgorithm": "aws:kms", "kmsMasterKeyId": f"arn:aws:mock:us-west-2:{ACCOUNT}:key"}
@@ -68,7 +72,7 @@ def test_the_state_is_kept_encrypted_and_private(graph: Graph) -> None:
         ("deploy-prod", "repo:octo/paddle:environment:prod"),
     ],
 )
-def test_a_role_trusts_one_kind_of_job_of_one_repository(graph: Graph, role: str, subject: str) -> None:
+def test_a_role_trusts_one_kind_of_job_in_one_repository(graph: Graph, role: str, subject: str) -> None:
     (trust,) = statements(graph, role, "assumeRolePolicy")
     github = graph.one("aws:iam/openIdConnectProvider:OpenIdConnectProvider")
     assert github.inputs["url"] == "https://token.actions.githubusercontent.com"
@@ -83,8 +87,8 @@ def test_a_role_trusts_one_kind_of_job_of_one_repository(graph: Graph, role: str
     assert len(graph.all(ROLE)) == 3
 
 
-def test_a_preview_may_read_and_nothing_else(graph: Graph) -> None:
-    assert [policy.name for policy in graph.all(POLICY) if policy.inputs["role"] == "preview"] == ["preview-policy"]
+def test_the_preview_role_can_only_read(graph: Graph) -> None:
+    assert [policy.name for policy in graph.all(INLINE) if policy.inputs["role"] == "preview"] == ["preview-policy"]
     assert actions(graph, "preview-policy") == {
         "ec2:DescribeAvailabilityZones",
         "ec2:DescribeInstanceTypes",
@@ -93,13 +97,13 @@ def test_a_preview_may_read_and_nothing_else(graph: Graph) -> None:
         "s3:ListBucket",
         "ssm:GetParametersByPath",
     }
-    attached = graph.all("aws:iam/rolePolicyAttachment:RolePolicyAttachment")
+    attached = graph.all(ATTACHMENT)
     assert "preview" not in {attachment.inputs["role"] for attachment in attached}
     wide = [each["Sid"] for each in statements(graph, "preview-policy") if each["Resource"] == "*"]
     assert wide == ["AskRegion"]
 
 
-# As the engine lays a stack's state, seen in its own file backend.
+# The files that the engine writes for a stack, as seen in its file backend.
 FILES = (
     "stacks/paddle-on-aws/{}.json",
     "stacks/paddle-on-aws/{}.json.bak",
@@ -109,8 +113,8 @@ FILES = (
 )
 
 
-def test_a_deployment_writes_its_own_state_alone(graph: Graph) -> None:
-    (write,) = (each for each in statements(graph, "deploy-dev-state") if each["Sid"] == "WriteState")
+def test_a_deployment_writes_only_the_state_of_its_stack(graph: Graph) -> None:
+    (write,) = (each for each in statements(graph, "deployer-dev-state") if each["Sid"] == "WriteState")
     arn = f"arn:aws:mock:us-west-2:{ACCOUNT}:pulumi-state/.pulumi/"
 
     def written(stack: str) -> list[bool]:
@@ -119,7 +123,7 @@ def test_a_deployment_writes_its_own_state_alone(graph: Graph) -> None:
 
     assert all(written("dev"))
     assert not any(written("prod") + written("dev2") + written("my-dev"))
-    assert actions(graph, "deploy-dev-state") == {
+    assert actions(graph, "deployer-dev-state") == {
         "kms:Decrypt",
         "kms:GenerateDataKey",
         "s3:DeleteObject",
@@ -129,20 +133,57 @@ def test_a_deployment_writes_its_own_state_alone(graph: Graph) -> None:
     }
 
 
-def test_a_deployment_has_the_deployers_policies_of_its_stack(graph: Graph) -> None:
-    parts = {file.stem for file in (PROJECT / "bootstrap/deployer").glob("*.json")}
-    assert parts
-    attached = [each.inputs for each in graph.all("aws:iam/rolePolicyAttachment:RolePolicyAttachment")]
-    mine = {each["policyArn"] for each in attached if each["role"] == "paddle-deploy-prod"}
-    assert mine == {f"arn:aws:iam::{ACCOUNT}:policy/paddle-deployer-prod-{part}" for part in parts}
+def attached(graph: Graph, kind: str = "role") -> dict[str, set[str]]:
+    """The ARNs of the attached policies, by the name of the role or user."""
+    found: dict[str, set[str]] = {}
+    for each in graph.all(f"aws:iam/{kind}PolicyAttachment:{kind.capitalize()}PolicyAttachment"):
+        found.setdefault(each.inputs[kind], set()).add(each.inputs["policyArn"])
+    return found
 
 
-def test_credentials_last_as_long_as_a_deployment_may_take(graph: Graph) -> None:
+def arns(stack: str) -> set[str]:
+    return {f"arn:aws:mock:us-west-2:{ACCOUNT}:deployer-{stack}-{part}" for part in PARTS}
+
+
+def test_the_policies_of_a_stack_are_created_and_attached_to_its_deploy_role(graph: Graph) -> None:
+    names = {f"paddle-deploy-{stack}-{part}" for stack in ("dev", "prod") for part in PARTS}
+    assert {each.inputs["name"] for each in graph.all(POLICY)} == names
+    assert attached(graph) == {"paddle-deploy-dev": arns("dev"), "paddle-deploy-prod": arns("prod")}
+
+
+def test_the_policies_contain_the_names_of_the_stack(graph: Graph) -> None:
+    """prod has another region and another cluster name than dev: see Pulumi.prod.yaml."""
+    texts = {stack: graph.named(f"deployer-{stack}-cluster").inputs["policy"] for stack in ("dev", "prod")}
+    assert f"arn:aws:eks:us-west-2:{ACCOUNT}:cluster/paddle-cluster" in texts["dev"]
+    assert f"arn:aws:eks:eu-west-1:{ACCOUNT}:cluster/paddle-prod" in texts["prod"]
+    assert "oidc.eks.eu-west-1.amazonaws.com/id/*" in texts["prod"]
+    assert '"api.paddle"' in texts["prod"]
+    for part in policies.PARTS:
+        assert not re.search("[<>]", graph.named(f"deployer-dev-{part}").inputs["policy"]), "a placeholder is left"
+
+
+def test_the_policies_follow_the_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = policies.Names(ACCOUNT, "c", "amazonaws.com.cn", "aws-cn", "cn-north-1", "dev", "z")
+    texts = "".join(json.dumps(policies.deployer_policy(part, names)) for part in policies.PARTS)
+    assert "arn:aws:" not in texts
+    assert "oidc.eks.cn-north-1.amazonaws.com.cn/id/*" in texts
+
+
+def test_without_github_a_role_and_a_user_get_the_policies(monkeypatch: pytest.MonkeyPatch) -> None:
+    role, user = f"arn:aws:iam::{ACCOUNT}:role/team/deployer", f"arn:aws:iam::{ACCOUNT}:user/me"
+    graph = bootstrap(monkeypatch, repository="", stacks=["dev"], deployers={"dev": [role, user]})
+    assert attached(graph) == {"deployer": arns("dev")}
+    assert attached(graph, "user") == {"me": arns("dev")}
+    assert graph.all(ROLE) == graph.all("aws:iam/openIdConnectProvider:OpenIdConnectProvider") == []
+    assert set(graph.outputs) == {"PULUMI_BACKEND_URL", "PULUMI_SECRETS_PROVIDER"}
+
+
+def test_credentials_last_as_long_as_the_deploy_job(graph: Graph) -> None:
     (minutes,) = re.findall(r"timeout-minutes: (\d{3})", (WORKFLOWS / "deploy.yml").read_text())
     assert graph.named("deploy-dev").inputs["maxSessionDuration"] == 60 * int(minutes)
 
 
-def test_outputs_are_the_variables_that_the_workflows_read(graph: Graph) -> None:
+def test_the_outputs_are_the_variables_of_the_workflows(graph: Graph) -> None:
     texts = "".join(file.read_text() for file in WORKFLOWS.glob("*.yml"))
     assert set(re.findall(r"vars\.(\w+)", texts)) == set(graph.outputs) - {"PULUMI_SECRETS_PROVIDER"}
     assert graph.outputs["STACKS"] == "dev prod"
@@ -153,19 +194,30 @@ def test_outputs_are_the_variables_that_the_workflows_read(graph: Graph) -> None
 
 
 @pytest.mark.parametrize(
-    ("setting", "said"),
+    ("setting", "message"),
     [
-        ({"repository": ""}, 'repository: "" is not owner/name.'),
-        ({"repository": "octo"}, 'repository: "octo" is not owner/name.'),
-        ({"repository": "octo/*"}, 'repository: "octo/*" is not owner/name.'),
-        ({"environments": []}, "environments: [] is no list of names."),
-        ({"environments": ["d*"]}, "environments: ['d*'] is no list of names."),
-        ({"environments": {"a": 1}}, "environments: {'a': 1} is no list of names."),
+        ({"repository": "octo"}, 'repository: "octo" is not OWNER/NAME.'),
+        ({"repository": "octo/*"}, 'repository: "octo/*" is not OWNER/NAME.'),
+        ({"stacks": []}, "stacks: [] is not a list of stack names."),
+        ({"stacks": ["d*"]}, 'stacks: ["d*"] is not a list of stack names.'),
+        ({"stacks": {"a": 1}}, 'stacks: {"a": 1} is not a list of stack names.'),
+        ({"stacks": ["staging"]}, 'stacks: stack: "staging" has no file Pulumi.staging.yaml.'),
+        ({"environments": "dev"}, 'environments: "dev" is not a setting of this program.'),
+        ({"deployers": ["arn"]}, 'deployers: ["arn"] is not a map of stacks to lists of ARNs.'),
+        ({"deployers": {"tutorial": []}}, "deployers.tutorial: [] is for a stack that is not in stacks."),
+        ({"deployers": {"dev": "arn"}}, 'deployers.dev: "arn" is not a list of ARNs.'),
+        ({"deployers": {"dev": ["me"]}}, 'deployers.dev[0]: "me" is not the ARN of an IAM role or user.'),
+        (
+            {"deployers": {"dev": ["arn:aws:sts::123456789012:assumed-role/me/session"]}},
+            'deployers.dev[0]: "arn:aws:sts::123456789012:assumed-role/me/session" is not the ARN',
+        ),
+        (
+            {"deployers": {"dev": ["arn:aws:iam::210987654321:role/me"]}},
+            f"deployers.dev: arn:aws:iam::210987654321:role/me is not in account {ACCOUNT}.",
+        ),
     ],
 )
-def test_a_setting_that_would_trust_too_many_is_refused(
-    monkeypatch: pytest.MonkeyPatch, setting: dict[str, Any], said: str
-) -> None:
+def test_an_invalid_setting_is_refused(monkeypatch: pytest.MonkeyPatch, setting: dict[str, Any], message: str) -> None:
     with pytest.raises(pulumi.RunError) as refused:
         bootstrap(monkeypatch, **setting)
-    assert str(refused.value).startswith(said)
+    assert str(refused.value).startswith(message)

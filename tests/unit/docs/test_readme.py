@@ -5,8 +5,9 @@ import re
 import pulumi
 import pytest
 
-from price.cost import estimate, stack_settings
+from price.cost import estimate
 from settings.schema import PROJECT
+from settings.stack_file import stack_settings
 from tests.unit.conftest import RunStack
 
 ENGLISH, CHINESE = ("README.md", "README.zh.md")

@@ -1,4 +1,4 @@
-"""Each rule of the policy pack on resources that hold it and that do not; and on every stack's whole graph."""
+"""Each policy rule on resources that pass and that violate it, and all rules on the graph of every stack."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -47,7 +47,7 @@ def block(**less: bool) -> Resource:
     return made(rules.BUCKET_BLOCK, **inputs)
 
 
-HOLDING: list[tuple[Callable[[Resource], Iterator[str]], Resource]] = [
+PASSING: list[tuple[Callable[[Resource], Iterator[str]], Resource]] = [
     (rules.no_open_ingress, made(rules.INGRESS, cidrIpv4="203.0.113.0/24")),
     (rules.no_open_ingress, made(rules.INGRESS, cidrIpv4="10.0.0.0/8")),
     (rules.no_open_ingress, made(rules.INGRESS, cidrIpv6="fc00::/7")),
@@ -76,41 +76,49 @@ HOLDING: list[tuple[Callable[[Resource], Iterator[str]], Resource]] = [
     (rules.pods_request_resources, job()),
 ]
 
-BROKEN: list[tuple[Callable[[Resource], Iterator[str]], Resource, str]] = [
-    (rules.no_open_ingress, made(rules.INGRESS, cidrIpv4="0.0.0.0/0"), "cidrIpv4 lets 0.0.0.0/0 in"),
-    (rules.no_open_ingress, made(rules.INGRESS, cidrIpv4="128.0.0.0/1"), "cidrIpv4 lets 128.0.0.0/1 in"),
-    (rules.no_open_ingress, made(rules.INGRESS, cidrIpv6="::/0"), "cidrIpv6 lets ::/0 in"),
-    (rules.no_open_ingress, made(rules.GROUP, ingress=[{"cidrBlocks": ["0.0.0.0/0"]}]), "ingress lets 0.0.0.0/0 in"),
+VIOLATING: list[tuple[Callable[[Resource], Iterator[str]], Resource, str]] = [
+    (rules.no_open_ingress, made(rules.INGRESS, cidrIpv4="0.0.0.0/0"), "cidrIpv4 allows ingress from 0.0.0.0/0"),
+    (rules.no_open_ingress, made(rules.INGRESS, cidrIpv4="128.0.0.0/1"), "cidrIpv4 allows ingress from 128.0.0.0/1"),
+    (rules.no_open_ingress, made(rules.INGRESS, cidrIpv6="::/0"), "cidrIpv6 allows ingress from ::/0"),
+    (
+        rules.no_open_ingress,
+        made(rules.GROUP, ingress=[{"cidrBlocks": ["0.0.0.0/0"]}]),
+        "ingress allows ingress from 0.0.0.0/0",
+    ),
     (
         rules.no_open_ingress,
         made("aws:ec2/securityGroupRule:SecurityGroupRule", type="ingress", ipv6CidrBlocks=["::/0"]),
-        "ipv6CidrBlocks lets ::/0 in",
+        "ipv6CidrBlocks allows ingress from ::/0",
     ),
-    (rules.no_open_ingress, made(rules.CLUSTER, vpcConfig={}), "vpcConfig.publicAccessCidrs names nobody"),
+    (rules.no_open_ingress, made(rules.CLUSTER, vpcConfig={}), "vpcConfig.publicAccessCidrs is empty"),
     (rules.imds_v2, made(rules.TEMPLATE), "metadataOptions.httpTokens allows IMDSv1"),
     (
         rules.imds_v2,
         made(rules.TEMPLATE, metadataOptions={**METADATA, "httpPutResponseHopLimit": 2}),
-        "httpPutResponseHopLimit lets pods",
+        "httpPutResponseHopLimit allows pods",
     ),
     (rules.no_wildcard_iam, made(ROLE_POLICY, policy=policy({**STATEMENT, "Action": "s3:*"})), "allows s3:* in Read"),
-    (rules.no_wildcard_iam, made(ROLE_POLICY, policy=policy({**STATEMENT, "Resource": "*"})), "every resource in Read"),
+    (
+        rules.no_wildcard_iam,
+        made(ROLE_POLICY, policy=policy({**STATEMENT, "Resource": "*"})),
+        "allows every resource in Read",
+    ),
     (
         rules.no_wildcard_iam,
         made(ROLE_POLICY, policy=policy({"Effect": "Allow", "NotAction": "iam:*", "Resource": "arn:aws:s3:::b"})),
-        "allows all but a few",
+        "allows all actions except some",
     ),
     (
         rules.no_wildcard_iam,
         made(
             ROLE_POLICY, policy=policy({"Effect": "Allow", "Action": "s3:GetObject", "NotResource": "arn:aws:s3:::b"})
         ),
-        "reaches every resource",
+        "allows every resource",
     ),
     (
         rules.no_wildcard_iam,
         made(rules.KEY, policy=policy({"Effect": "Allow", "Action": "kms:Decrypt", "NotPrincipal": {"AWS": "1"}})),
-        "trusts everybody",
+        "allows everybody",
     ),
     (
         rules.no_wildcard_iam,
@@ -122,7 +130,7 @@ BROKEN: list[tuple[Callable[[Resource], Iterator[str]], Resource, str]] = [
         made("aws:iam/userPolicyAttachment:UserPolicyAttachment", policyArn="arn:aws:iam::aws:policy/PowerUserAccess"),
         "policyArn is PowerUserAccess",
     ),
-    (rules.no_wildcard_iam, made(rules.KEY, policy=policy(OPEN)), "trusts everybody"),
+    (rules.no_wildcard_iam, made(rules.KEY, policy=policy(OPEN)), "allows everybody"),
     (rules.no_wildcard_iam, made(ROLE_POLICY, policy=policy(ACCOUNT_DECIDES)), "allows kms:*"),
     (
         rules.no_wildcard_iam,
@@ -133,7 +141,7 @@ BROKEN: list[tuple[Callable[[Resource], Iterator[str]], Resource, str]] = [
     (
         rules.no_wildcard_iam,
         made("aws:iam/role:Role", assumeRolePolicy=policy({**OPEN, "Principal": {"AWS": ["*"]}})),
-        "assumeRolePolicy trusts everybody",
+        "assumeRolePolicy allows everybody",
     ),
     (
         rules.no_wildcard_iam,
@@ -160,15 +168,15 @@ BROKEN: list[tuple[Callable[[Resource], Iterator[str]], Resource, str]] = [
         ),
         "lacks the tags stack",
     ),
-    (rules.tagged, made(rules.TEMPLATE), "leaves each instance without the tags"),
+    (rules.tagged, made(rules.TEMPLATE), "does not give each instance the tags"),
     (
         rules.tagged,
         made(rules.TEMPLATE, tagSpecifications=[{"resourceType": "instance", "tags": {"project": "p", "stack": "s"}}]),
-        "leaves each volume without the tags",
+        "does not give each volume the tags",
     ),
-    (rules.production_data_kept, made(rules.FILE_SYSTEM, stack="prod-eu"), "protect is off on stack prod-eu"),
-    (rules.production_data_kept, made(rules.BUCKET, stack="prod"), "protect is off on stack prod"),
-    (rules.production_data_kept, made(rules.KEY, stack="prod"), "protect is off on stack prod"),
+    (rules.production_data_kept, made(rules.FILE_SYSTEM, stack="prod-eu"), "protect is off in stack prod-eu"),
+    (rules.production_data_kept, made(rules.BUCKET, stack="prod"), "protect is off in stack prod"),
+    (rules.production_data_kept, made(rules.KEY, stack="prod"), "protect is off in stack prod"),
     (rules.production_data_kept, made(rules.BUCKET, stack="prod", forceDestroy=True), "forceDestroy is on"),
     (rules.no_privileged_pods, job(securityContext={}), "main.securityContext.allowPrivilegeEscalation is not off"),
     (
@@ -179,48 +187,56 @@ BROKEN: list[tuple[Callable[[Resource], Iterator[str]], Resource, str]] = [
     (
         rules.no_privileged_pods,
         made("kubernetes:core/v1:Pod", spec={"hostNetwork": True, "initContainers": [CONTAINER]}),
-        "hostNetwork shares the node's own",
+        "hostNetwork shares a namespace with the node",
     ),
-    (rules.no_privileged_pods, made("kubernetes:core/v1:Pod", spec={"hostPID": True}), "hostPID shares the node's own"),
-    (rules.no_privileged_pods, made("kubernetes:core/v1:Pod", spec={"hostIPC": True}), "hostIPC shares the node's own"),
+    (
+        rules.no_privileged_pods,
+        made("kubernetes:core/v1:Pod", spec={"hostPID": True}),
+        "hostPID shares a namespace with the node",
+    ),
+    (
+        rules.no_privileged_pods,
+        made("kubernetes:core/v1:Pod", spec={"hostIPC": True}),
+        "hostIPC shares a namespace with the node",
+    ),
     (
         rules.pods_request_resources,
         made(
             "kubernetes:batch/v1:CronJob",
             spec={"jobTemplate": {"spec": {"template": {"spec": {"initContainers": [{"name": "first"}]}}}}},
         ),
-        "first.resources.requests.cpu is not said",
+        "first.resources.requests.cpu is missing",
     ),
     (
         rules.pods_request_resources,
         job(resources={"requests": {"cpu": "1"}}),
-        "main.resources.requests.memory is not said",
+        "main.resources.requests.memory is missing",
     ),
 ]
 
 
-@pytest.mark.parametrize(("rule", "resource"), HOLDING)
-def test_a_resource_that_holds_the_rule(rule: Callable[[Resource], Iterator[str]], resource: Resource) -> None:
+@pytest.mark.parametrize(("rule", "resource"), PASSING)
+def test_a_resource_passes_the_rule(rule: Callable[[Resource], Iterator[str]], resource: Resource) -> None:
     assert list(rule(resource)) == []
 
 
-@pytest.mark.parametrize(("rule", "resource", "words"), BROKEN)
-def test_a_resource_that_breaks_the_rule(
+@pytest.mark.parametrize(("rule", "resource", "words"), VIOLATING)
+def test_a_resource_violates_the_rule(
     rule: Callable[[Resource], Iterator[str]], resource: Resource, words: str
 ) -> None:
     problems = list(rule(resource))
     assert any(words in problem for problem in problems), problems
     for problem in problems:
         assert problem.startswith("thing: ")
-        assert problem.count(". ") == 1, f"says what is wrong, and what to write: {problem}"
+        assert problem.count(". ") == 1, f"one sentence says what is wrong, one says what to write: {problem}"
 
 
-def test_every_rule_is_held_and_broken_somewhere() -> None:
-    assert {rule for rule, _ in HOLDING} == {rule for rule, _, _ in BROKEN} == set(rules.RESOURCE_RULES)
+def test_every_rule_has_a_passing_and_a_violating_resource() -> None:
+    assert {rule for rule, _ in PASSING} == {rule for rule, _, _ in VIOLATING} == set(rules.RESOURCE_RULES)
 
 
 def connected(resource: Resource, **refs: Resource) -> Resource:
-    """The resource with properties made from others, whose values are not known yet."""
+    """The resource with properties that depend on other resources and are not known yet."""
     links = {key: frozenset({other.urn}) for key, other in refs.items()}
     return Resource(
         resource.urn, resource.type, resource.name, {**dict.fromkeys(refs, Unknown()), **resource.inputs}, links
@@ -264,18 +280,18 @@ GOOD = {
     },
 }
 
-BROKEN_STACKS: list[tuple[str, Resource, str]] = [
-    ("efs", made(rules.FILE_SYSTEM, encrypted=True), "thing: kmsKeyId is not the stack's own key"),
+VIOLATING_STACKS: list[tuple[str, Resource, str]] = [
+    ("efs", made(rules.FILE_SYSTEM, encrypted=True), "thing: kmsKeyId is not the key of the stack"),
     ("efs", connected(made(rules.FILE_SYSTEM, encrypted=True), kmsKeyId=BUCKET), "thing: kmsKeyId is not"),
     ("efs", connected(made(rules.FILE_SYSTEM), kmsKeyId=KEY), "thing: encrypted is off"),
     ("logs", made(rules.LOG_GROUP, kmsKeyId="arn:aws:kms:us-west-2:1:key/other"), "thing: kmsKeyId is not"),
     ("eks", made(rules.CLUSTER), "thing: encryptionConfig.provider.keyArn is not"),
     ("encryption", connected(made(rules.BUCKET_ENCRYPTION), bucket=BUCKET), "thing: rules.applyServerSide"),
-    ("encryption", made(rules.GROUP), "bucket: bucket has no encryption of its own"),
+    ("encryption", made(rules.GROUP), "bucket: bucket has no encryption configuration"),
     (
         "template",
         connected(made(rules.TEMPLATE), vpcSecurityGroupIds=WORKERS),
-        "thing: blockDeviceMappings says nothing",
+        "thing: blockDeviceMappings does not list the disk",
     ),
     (
         "template",
@@ -288,23 +304,27 @@ BROKEN_STACKS: list[tuple[str, Resource, str]] = [
         "thing: blockDeviceMappings.ebs.kmsKeyId is not",
     ),
     ("block", made(rules.GROUP), "bucket: bucket does not block public access"),
-    ("block", connected(block(blockPublicPolicy=False), bucket=BUCKET), "thing: blockPublicPolicy leaves a way"),
-    ("policy", made(rules.BUCKET_POLICY, policy=policy(OPEN)), "thing: policy grants something to everybody"),
+    (
+        "block",
+        connected(block(blockPublicPolicy=False), bucket=BUCKET),
+        "thing: blockPublicPolicy allows public access",
+    ),
+    ("policy", made(rules.BUCKET_POLICY, policy=policy(OPEN)), "thing: policy gives access to everybody"),
     (
         "bucket",
         Resource(BUCKET.urn, BUCKET.type, "bucket", {"acl": "public-read"}),
-        "bucket: acl opens the bucket to strangers",
+        "bucket: acl allows public access",
     ),
     (
         "bucket",
         Resource(BUCKET.urn, BUCKET.type, "bucket", {"acl": "authenticated-read"}),
-        "bucket: acl opens the bucket to strangers",
+        "bucket: acl allows public access",
     ),
-    ("mount", made(rules.MOUNT_TARGET), "thing: securityGroups leaves it to the VPC's default group"),
+    ("mount", made(rules.MOUNT_TARGET), "thing: securityGroups is empty"),
     (
         "efs-group",
         Resource(EFS_GROUP.urn, rules.GROUP, "efs-group", {"ingress": [{"protocol": "tcp"}]}),
-        "efs-group: ingress has rules of its own",
+        "efs-group: ingress contains rules",
     ),
     (
         "nfs",
@@ -313,7 +333,7 @@ BROKEN_STACKS: list[tuple[str, Resource, str]] = [
             securityGroupId=EFS_GROUP,
             referencedSecurityGroupId=OTHERS,
         ),
-        "thing: referencedSecurityGroupId lets others than the workers",
+        "thing: referencedSecurityGroupId allows access to the file system",
     ),
     (
         "nfs",
@@ -324,7 +344,7 @@ BROKEN_STACKS: list[tuple[str, Resource, str]] = [
             NFS.inputs,
             {**NFS.refs, "referencedSecurityGroupId": frozenset({WORKERS.urn, OTHERS.urn})},
         ),
-        "nfs: referencedSecurityGroupId lets others than the workers",
+        "nfs: referencedSecurityGroupId allows access to the file system",
     ),
     (
         "nfs",
@@ -332,7 +352,7 @@ BROKEN_STACKS: list[tuple[str, Resource, str]] = [
             made(rules.INGRESS, ipProtocol="tcp", fromPort=2049, toPort=2049, cidrIpv4="10.0.0.0/16"),
             securityGroupId=EFS_GROUP,
         ),
-        "thing: referencedSecurityGroupId lets others than the workers",
+        "thing: referencedSecurityGroupId allows access to the file system",
     ),
     (
         "nfs",
@@ -343,7 +363,7 @@ BROKEN_STACKS: list[tuple[str, Resource, str]] = [
 
 
 def findings(stack: Stack) -> dict[str, list[str]]:
-    """Every rule's problems with a stack, by the rule's name."""
+    """The violations of each rule in a stack, by the name of the rule."""
     return {
         **{rule.__name__: [p for r in stack.resources for p in rule(r)] for rule in rules.RESOURCE_RULES},
         **{rule.__name__: [p for r in stack.resources for p in rule(r, stack)] for rule in rules.STACK_RULES},
@@ -354,19 +374,19 @@ def connection_findings(stack: Stack) -> list[str]:
     return [problem for rule in rules.STACK_RULES for each in stack.resources for problem in rule(each, stack)]
 
 
-def test_a_stack_that_holds_the_rules_about_connections() -> None:
+def test_a_stack_passes_the_rules_about_connections() -> None:
     assert connection_findings(Stack(list(GOOD.values()))) == []
 
 
-@pytest.mark.parametrize(("instead_of", "resource", "words"), BROKEN_STACKS)
-def test_a_stack_that_breaks_a_rule_about_connections(instead_of: str, resource: Resource, words: str) -> None:
+@pytest.mark.parametrize(("instead_of", "resource", "words"), VIOLATING_STACKS)
+def test_a_stack_violates_a_rule_about_connections(instead_of: str, resource: Resource, words: str) -> None:
     problems = connection_findings(Stack(list({**GOOD, instead_of: resource}.values())))
     assert len(problems) == 1, problems
     assert problems[0].startswith(words)
 
 
 def stack_of(graph: Graph) -> Stack:
-    """The harness's graph as the engine would show it to the pack."""
+    """The graph of the unit tests, as the engine would give it to the policy pack."""
     providers = {r.urn: r.inputs for r in graph.resources.values() if r.type.startswith("pulumi:providers:")}
     return Stack(
         [

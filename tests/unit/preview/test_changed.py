@@ -1,27 +1,16 @@
-"""Which stacks a pull request previews: too many costs minutes, too few costs a surprise on main."""
+"""Which stacks a pull request previews. One too many costs minutes. A missing one hides a change."""
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from preview.changed import ASIDE, changed
+from preview.changed import UNRELATED, changed, is_unrelated
 from settings.schema import PROJECT
 
 STACKS = ["dev", "prod"]
-# What a stack is made of; a new entry at the top of the checkout belongs here or in preview.changed.ASIDE.
-PROGRAM = {
-    "__main__.py",
-    "Pulumi.yaml",
-    "constraints.txt",
-    "infra",
-    "policy",
-    "price",
-    "requirements.txt",
-    "settings",
-    "workloads",
-}
 
 
 @pytest.mark.parametrize(
@@ -45,11 +34,43 @@ def test_stacks_of_paths(paths: list[str], expected: list[str]) -> None:
     assert changed(paths, STACKS) == expected
 
 
-def test_every_file_of_the_checkout_is_known_for_program_or_not() -> None:
+def imported(file: Path) -> set[Path]:
+    """The modules of this project that a module imports, and the modules that those import."""
+    found, front = set[Path](), [file]
+    while front:
+        module = front.pop()
+        if module in found or not module.exists():
+            continue
+        found.add(module)
+        for node in ast.walk(ast.parse(module.read_text())):
+            names = [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
+            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            front += [PROJECT / f"{name.replace('.', '/')}.py" for name in names]
+    return found
+
+
+def program_modules() -> set[str]:
+    starts = [PROJECT / name for name in ("__main__.py", "policy/__main__.py", "price/__main__.py")]
+    return {module.relative_to(PROJECT).as_posix() for start in starts for module in imported(start)}
+
+
+def test_no_module_of_the_program_is_unrelated() -> None:
+    program = program_modules()
+    assert {"settings/schema.py", "infra/network.py", "workloads/training_job.py", "policy/rules.py"} <= program
+    assert [module for module in sorted(program) if is_unrelated(module)] == []
+
+
+def test_every_other_path_is_unrelated() -> None:
+    """A new folder that is not part of the program would make each pull request preview every stack."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=PROJECT, capture_output=True, text=True, check=True)
-    paths = [path for path in listed.stdout.split("\0") if path and not path.startswith("Pulumi.")]
-    program = {path.partition("/")[0] for path in paths if not ASIDE.match(path)}
-    assert program == PROGRAM - {"Pulumi.yaml"}
+    related = {path.partition("/")[0] for path in listed.stdout.split("\0")[:-1] if not is_unrelated(path)}
+    stacks = {path.name for path in PROJECT.glob("Pulumi.*yaml")}
+    program = {module.partition("/")[0] for module in program_modules()}
+    assert related - stacks == program | {"requirements.txt", "constraints.txt"}
+
+
+def test_every_unrelated_path_exists() -> None:
+    assert [path for path in UNRELATED if not (PROJECT / path).exists()] == []
 
 
 def run(folder: Path, *command: str) -> str:
@@ -77,12 +98,12 @@ def test_the_command_asks_git(tmp_path: Path) -> None:
     git("mv", "infra/old.py", "docs/old.py")
     git("commit", "--quiet", "--message", "three")
 
-    def asked(base: str) -> str:
+    def result(base: str) -> str:
         return run(tmp_path, sys.executable, "-m", "preview.changed", base, *STACKS).strip()
 
-    assert asked("HEAD") == "[]"
-    assert asked(second) == '["dev", "prod"]', "a file moved out of the program changes it"
+    assert result("HEAD") == "[]"
+    assert result(second) == '["dev", "prod"]', "a file that moves out of the program changes the program"
     git("reset", "--quiet", "--hard", second)
-    assert asked(first) == '["dev"]'
-    assert asked("0" * 40) == '["dev", "prod"]', "a branch's first push has nothing to compare with"
-    assert asked("") == '["dev", "prod"]', "a run started by hand means every stack"
+    assert result(first) == '["dev"]'
+    assert result("0" * 40) == '["dev", "prod"]', "the first push of a branch has no base"
+    assert result("") == '["dev", "prod"]', "a manual run deploys every stack"

@@ -1,4 +1,4 @@
-"""The comment is found again and updated, against a GitHub that runs here."""
+"""The comment is created once and then updated. A local HTTP server plays the role of GitHub."""
 
 import json
 import os
@@ -19,7 +19,7 @@ TOKEN = "token-of-this-run"
 
 
 class Fake(ThreadingHTTPServer):
-    """What GitHub keeps of one pull request, and what it was asked to change."""
+    """The comments of one pull request, and a list of the requested changes."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
@@ -43,7 +43,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         assert self.path == "/repos/me/it/issues/7/comments"
         self.server.put(self.content()["body"])
-        self.changes("made", self.server.comments[-1])
+        self.changes("created", self.server.comments[-1])
 
     def do_PATCH(self) -> None:
         asked = re.fullmatch(r"/repos/me/it/issues/comments/(\d+)", self.path)
@@ -90,23 +90,23 @@ def post(github: Fake, body: str = BODY, **environment: str) -> subprocess.Compl
     )
 
 
-def test_made_once_then_updated(github: Fake) -> None:
+def test_created_once_then_updated(github: Fake) -> None:
     github.put("Nice work!", "User")
     first = post(github)
     assert (first.returncode, first.stdout) == (0, "https://github.example/2\n"), first.stderr
     post(github, BODY.replace("1 replaced", "nothing"))
-    assert github.changes == ["made 2", "updated 2"]
+    assert github.changes == ["created 2", "updated 2"]
     assert github.comments[1]["body"] == BODY.replace("1 replaced", "nothing")
 
 
-def test_each_stack_has_its_own(github: Fake) -> None:
+def test_each_stack_has_its_own_comment(github: Fake) -> None:
     post(github)
     post(github, BODY.replace("of dev", "of prod"))
     post(github, BODY.replace("of dev", "of dev-2"))
-    assert github.changes == ["made 1", "made 2", "made 3"]
+    assert github.changes == ["created 1", "created 2", "created 3"]
 
 
-def test_found_beyond_the_first_page(github: Fake) -> None:
+def test_the_comment_is_found_on_a_later_page(github: Fake) -> None:
     for i in range(230):
         github.put(BODY if i == 215 else f"remark {i}")
     post(github)
@@ -118,32 +118,32 @@ def test_pages_come_to_an_end(github: Fake, remarks: int) -> None:
     for i in range(remarks):
         github.put(f"remark {i}")
     assert post(github).returncode == 0
-    assert github.changes == [f"made {remarks + 1}"]
+    assert github.changes == [f"created {remarks + 1}"]
 
 
-def test_a_persons_comment_is_never_written_into(github: Fake) -> None:
+def test_the_comment_of_a_person_is_never_changed(github: Fake) -> None:
     github.put(BODY, "User")
     github.put(f"quoted:\n{BODY}")
     post(github)
-    assert github.changes == ["made 3"]
+    assert github.changes == ["created 3"]
 
 
-def test_an_empty_preview_overwrites_nobody(github: Fake) -> None:
+def test_an_empty_preview_changes_no_comment(github: Fake) -> None:
     github.put("another tool's report")
     done = post(github, "")
     assert done.returncode == 1
     assert github.changes == []
-    assert "no comment to post" in done.stderr
+    assert "There is no comment to post" in done.stderr
 
 
 @pytest.mark.parametrize(
     ("refuse", "environment", "said"),
     [
         (403, {}, "GitHub refused the comment on #7: 403"),
-        (0, {"GITHUB_API_URL": "http://127.0.0.1:9"}, "GitHub could not be reached for the comment on #7"),
+        (0, {"GITHUB_API_URL": "http://127.0.0.1:9"}, "Cannot reach GitHub to comment on #7"),
     ],
 )
-def test_a_refusal_is_one_clear_line(github: Fake, refuse: int, environment: dict[str, str], said: str) -> None:
+def test_an_error_is_one_line(github: Fake, refuse: int, environment: dict[str, str], said: str) -> None:
     github.refuse = refuse
     done = post(github, **environment)
     assert done.returncode == 1
@@ -152,7 +152,7 @@ def test_a_refusal_is_one_clear_line(github: Fake, refuse: int, environment: dic
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_outside_a_workflow_it_says_what_is_missing() -> None:
+def test_outside_a_workflow_the_error_names_the_missing_variable() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "preview.comment", "7"],
         cwd=PROJECT,
@@ -162,4 +162,4 @@ def test_outside_a_workflow_it_says_what_is_missing() -> None:
         text=True,
         check=False,
     )
-    assert done.stderr == "GITHUB_API_URL is not set: the workflow gives it, so run this there\n"
+    assert done.stderr == "GITHUB_API_URL is not set. GitHub sets it in a workflow: run this command there.\n"

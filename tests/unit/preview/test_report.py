@@ -17,11 +17,11 @@ def step(op: str, kind: str, name: str, **more: Any) -> dict[str, Any]:
 
 
 def finding(rule: str, name: str, message: str, level: str = "mandatory") -> dict[str, Any]:
-    told = {"resourceUrn": f"{PREFIX}x::{name}", "message": message, "policyName": rule, "enforcementLevel": level}
-    return {"policyEvent": told}
+    violation = {"resourceUrn": f"{PREFIX}x::{name}", "message": message, "policyName": rule, "enforcementLevel": level}
+    return {"policyEvent": violation}
 
 
-def said(message: str, severity: str = "error", name: str = "") -> dict[str, Any]:
+def diagnostic(message: str, severity: str = "error", name: str = "") -> dict[str, Any]:
     return {"diagnosticEvent": {"urn": f"{PREFIX}x::{name}" if name else "", "message": message, "severity": severity}}
 
 
@@ -56,7 +56,7 @@ Resources:
 """
 
 
-def test_what_is_lost_is_named_first() -> None:
+def test_replaced_and_deleted_resources_come_first() -> None:
     text = render("dev", "abc1234", summarise(REPLACES_EFS, 0, ""), "$1.00 a month", DIFF)
     assert (
         text
@@ -66,14 +66,14 @@ def test_what_is_lost_is_named_first() -> None:
 
 **2 replaced, 1 deleted**, 1 updated, 1 created, 1 unchanged.
 
-| | resource | type | because of |
+| | resource | type | changed properties |
 | --- | --- | --- | --- |
 | **replace** | `efs` | `aws:efs/fileSystem:FileSystem` | `kmsKeyId` |
-| **replace** | `paddle-data` | `kubernetes:batch/v1:Job` | what it depends on |
+| **replace** | `paddle-data` | `kubernetes:batch/v1:Job` | a resource that it depends on |
 | **delete** | `worker-key` | `aws:ec2/keyPair:KeyPair` |  |
 | update | `key` | `aws:kms/key:Key` | `policy` |
 
-**Policy:** every rule holds.
+**Policy:** all rules passed.
 
 **Price:** `$1.00 a month`
 
@@ -97,60 +97,60 @@ Resources:
     )
 
 
-def test_nothing_to_do_is_said_plainly() -> None:
+def test_a_preview_without_changes() -> None:
     found = summarise([step("same", "pulumi:pulumi:Stack", "s"), {"summaryEvent": {}}], 0, "")
     text = render("dev", "", found, "", "")
-    assert "\nNothing would change: 1 unchanged.\n" in text
-    assert "**Policy:** the rules were not run." in text
+    assert "\nNo changes: 1 unchanged.\n" in text
+    assert "**Policy:** the rules did not run." in text
     assert found.passed
 
 
-def test_broken_policy_is_told_and_fails_though_the_preview_is_whole() -> None:
+def test_a_violated_rule_is_listed_and_fails_a_complete_preview() -> None:
     events = [
         *REPLACES_EFS,
-        finding("no-open-ingress", "efs-from-workers", "Nothing lets the internet in.\ncidrIpv4 lets @all in <b>|"),
+        finding("no-open-ingress", "efs-from-workers", "No ingress.\ncidrIpv4 allows @all <b>|"),
         finding("tags-present", "vpc", "no tags", level="advisory"),
-        said("preview failed\n"),
+        diagnostic("preview failed\n"),
     ]
     found = summarise(events, 1, "")
     text = render("dev", "", found, "", "")
     assert not found.passed
-    assert "failed" not in text, "the engine's own last words are no news"
+    assert "failed" not in text, "the last message of the engine gives no reason"
     assert (
-        "**Policy:** 1 broken, 1 advised.\n\n"
-        "- **broken** `no-open-ingress` by `efs-from-workers`: "
-        "Nothing lets the internet in. cidrIpv4 lets @\u200ball in \\<b\\>\\|\n"
-        "- advised `tags-present` by `vpc`: no tags\n"
+        "**Policy:** 1 violated, 1 advisory.\n\n"
+        "- **violated** `no-open-ingress` by `efs-from-workers`: "
+        "No ingress. cidrIpv4 allows @\u200ball \\<b\\>\\|\n"
+        "- advisory `tags-present` by `vpc`: no tags\n"
     ) in text
 
 
-def test_advice_alone_passes() -> None:
+def test_an_advisory_rule_alone_passes() -> None:
     assert summarise([*REPLACES_EFS, finding("r", "vpc", "m", level="advisory")], 0, "").passed
 
 
 @pytest.mark.parametrize(
-    ("events", "complaint", "shown"),
+    ("events", "error_output", "shown"),
     [
         (
-            [said("<{%fg 1%}>Nothing was made<{%reset%}>\n"), said("preview failed")],
+            [diagnostic("<{%fg 1%}>Nothing was made<{%reset%}>\n"), diagnostic("preview failed")],
             "error: x",
             "error: Nothing was made",
         ),
-        ([said("cannot replace", name="efs")], "", "error: efs: cannot replace"),
+        ([diagnostic("cannot replace", name="efs")], "", "error: efs: cannot replace"),
         ([], "error: no stack named 'dev' found\n", "error: no stack named 'dev' found"),
-        ([said("careful", "warning")], "it died", "error: it died\nwarning: careful"),
-        ([finding("r", "vpc", "m"), said("and the program died")], "", "error: and the program died"),
+        ([diagnostic("careful", "warning")], "it died", "error: it died\nwarning: careful"),
+        ([finding("r", "vpc", "m"), diagnostic("and the program died")], "", "error: and the program died"),
         ([], "", "error: preview failed"),
     ],
 )
-def test_a_failure_is_told_with_its_reason(events: list[dict[str, Any]], complaint: str, shown: str) -> None:
-    found = summarise(events, 255, complaint)
+def test_a_failure_is_shown_with_its_reason(events: list[dict[str, Any]], error_output: str, shown: str) -> None:
+    found = summarise(events, 255, error_output)
     text = render("dev", "", found, "", "")
     assert not found.passed
-    assert f"**The preview failed**; as far as it came: 0 unchanged.\n\n```\n{shown}\n```\n" in text
+    assert f"**The preview failed.** Up to the error: 0 unchanged.\n\n```\n{shown}\n```\n" in text
 
 
-def test_an_operation_that_nobody_thought_of_is_counted_too() -> None:
+def test_an_unknown_operation_is_counted_too() -> None:
     text = render("dev", "", summarise([step("import", "aws:s3/bucket:Bucket", "old")], 0, ""), "", "")
     assert "1 import, 0 unchanged." in text
     assert "| import | `old` |" in text
@@ -164,17 +164,19 @@ LONG = "x" * 5000
     ["y" * 100_000, "+ line\n" * 40_000, "```\n" * 30_000, "`" * 70_000, "`" * 5000 + "\nx" * 40_000, "short"],
     ids=range(6),
 )
-def test_never_longer_than_github_takes(diff: str) -> None:
+def test_never_longer_than_github_accepts(diff: str) -> None:
     many: list[dict[str, Any]] = [step("replace", LONG, f"{i}{LONG}", keys=[LONG] * 20) for i in range(500)]
     many += [finding(LONG, LONG, f"{i}<{LONG}" * 9) for i in range(500)]
-    many += [said(f"{i} {LONG}", "warning", name=LONG) for i in range(500)]
+    many += [diagnostic(f"{i} {LONG}", "warning", name=LONG) for i in range(500)]
     text = render("dev", "abc", summarise(many, 1, ""), LONG, diff)
     assert len(text) <= LIMIT
-    assert len(re.findall(r"^\.\.\. and 4\d\d more$", text, re.MULTILINE)) == 3, "each list says what it leaves out"
-    assert text.endswith("</details>\n\n<sub>Commit abc.</sub>\n"), "the fold is closed whatever is cut"
+    assert len(re.findall(r"^\.\.\. and 4\d\d more$", text, re.MULTILINE)) == 3, (
+        "each list counts the lines that it leaves out"
+    )
+    assert text.endswith("</details>\n\n<sub>Commit abc.</sub>\n"), "the details element is always closed"
 
 
-def test_a_cut_diff_is_whole_lines_and_says_how_many_are_missing() -> None:
+def test_a_cut_diff_has_complete_lines_and_counts_the_missing_ones() -> None:
     lines = [f"line {i} {'z' * 90}" for i in range(2000)]
     text = render("dev", "", summarise([], 0, ""), "", "\n".join(lines))
     kept = [line for line in text.splitlines() if line.startswith("line ")]
@@ -183,7 +185,7 @@ def test_a_cut_diff_is_whole_lines_and_says_how_many_are_missing() -> None:
     assert f"... and {2000 - len(kept)} more lines" in text
 
 
-def test_nothing_in_the_diff_ends_its_block() -> None:
+def test_nothing_in_the_diff_ends_its_code_block() -> None:
     text = render("dev", "", summarise([], 0, ""), "", "a\n```\n````\nb")
     assert "\n`````diff\na\n```\n````\nb\n`````\n" in text
 
@@ -199,7 +201,7 @@ def test_secrets_appear_nowhere() -> None:
         step("delete", "t", f"key-{secret}"),
         step("update", "t", "u", diffs=[f"data.{secret}"]),
         finding("r", secret, f"{secret} is weak"),
-        said(f"cannot use {secret}", name=secret),
+        diagnostic(f"cannot use {secret}", name=secret),
     ]
     found = without([secret, ""], summarise(events, 1, secret))
     diff = redact(f'+ a: "{secret}" b: "pa\\"ss\\nword-two"\n+ word-two', [secret])
@@ -209,16 +211,16 @@ def test_secrets_appear_nowhere() -> None:
     assert text.count("[secret]") + text.count("\\[secret\\]") >= 6
 
 
-def test_a_secret_that_begins_another_leaves_nothing_of_it() -> None:
+def test_a_secret_that_is_the_start_of_another_secret() -> None:
     assert redact("hunter hunter22", ["hunter", "hunter22"]) == "[secret] [secret]"
 
 
-def test_an_address_is_hidden_in_its_arn_too() -> None:
+def test_an_s3_address_is_hidden_in_its_arn_too() -> None:
     shown = redact('DATA_SOURCE: "s3://ours/words" Resource: "arn:aws:s3:::ours/words"', ["s3://ours/words"])
     assert shown == 'DATA_SOURCE: "[secret]" Resource: "arn:aws:s3:::[secret]"'
 
 
-def test_only_what_is_secure_in_a_stack_file_is_hidden() -> None:
+def test_only_secure_values_of_a_stack_file_are_hidden() -> None:
     encrypted = {"a": {"secure": "v1:x"}, "b": {"c": {"secure": "v1:y"}, "d": 2}, "e": [{"secure": "v1:z"}, "open"]}
     plain = {"a": "one", "b": {"c": 7, "d": 2}, "e": ["three", "open"]}
     assert list(secret_values(encrypted, plain)) == ["one", "7", "three"]

@@ -1,4 +1,4 @@
-"""What a stack costs: each item from the settings, nothing guessed, and the sum that a person would reach by hand."""
+"""The price of a stack: each item from the settings, no guesses, and the sum calculated by hand."""
 
 import dataclasses
 import shutil
@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from price.cost import PRICES, Estimate, Line, PriceError, difference, estimate, stack_settings, summary
+from price.cost import PRICES, Estimate, Line, difference, estimate, summary
 from settings.schema import Settings
+from settings.stack_file import StackFileError, stack_settings
 from tests.unit.program import PROJECT, stack_files
 
 TABLE = {
@@ -41,7 +42,7 @@ TABLE = {
 
 
 def dev(**changes: Any) -> Settings:
-    """The dev stack; `workers` are changed within."""
+    """The settings of stack dev, with these changes. `workers` changes single worker settings."""
     settings = stack_settings("dev")
     workers = dataclasses.replace(settings.workers, **changes.pop("workers", {}))
     return dataclasses.replace(settings, workers=workers, **changes)
@@ -51,13 +52,13 @@ def lines(cost: Estimate) -> dict[str, Line]:
     return {line.item: line for line in cost.lines}
 
 
-def test_dev_costs_what_its_parts_cost() -> None:
+def test_the_price_of_dev_is_the_sum_of_its_items() -> None:
     cost = estimate(dev(), TABLE)
     paid = {line.item: str(line.monthly.quantize(Decimal("0.01"))) for line in cost.lines if line.monthly is not None}
     assert paid == {
         "EKS control plane": "73.00",
         "workers, m6i.large": "210.24",
-        "workers' disks, gp3": "12.00",
+        "worker disks, gp3": "12.00",
         "public IPv4 addresses": "10.95",
         "KMS key": "1.00",
         "Route53 private zone": "0.50",
@@ -65,14 +66,14 @@ def test_dev_costs_what_its_parts_cost() -> None:
     assert cost.monthly == Decimal("307.69")
     assert round(cost.hourly, 4) == Decimal("0.4215")
     assert cost.unknown == ()
-    assert cost.by_use == ("EFS storage", "EFS reads", "EFS writes", "S3 storage", "control plane's logs")
+    assert cost.by_use == ("EFS storage", "EFS reads", "EFS writes", "S3 storage", "control plane logs")
 
 
 @pytest.mark.parametrize(
     ("nat", "zones", "gateways", "addresses"),
     [("none", (), 0, 3), ("single", (), 1, 1), ("perZone", (), 2, 2), ("perZone", ("a", "b", "c"), 3, 3)],
 )
-def test_private_workers_pay_for_gateways_and_their_addresses_alone(
+def test_only_gateways_have_public_addresses_if_workers_are_private(
     nat: str, zones: tuple[str, ...], gateways: int, addresses: int
 ) -> None:
     items = lines(estimate(dev(nat_gateways=nat, availability_zones=zones), TABLE))
@@ -83,53 +84,54 @@ def test_private_workers_pay_for_gateways_and_their_addresses_alone(
         assert items["NAT traffic"].monthly is None
 
 
-def test_a_type_without_a_price_is_named_and_left_out_of_the_sum() -> None:
+def test_a_type_without_a_price_is_listed_and_not_in_the_sum() -> None:
     cost = estimate(dev(workers={"instance_type": "x9.huge"}), TABLE)
     assert cost.unknown == ("workers, x9.huge",)
     assert cost.monthly == Decimal("97.45")
-    assert summary(cost) == "$97.45 a month ($0.133 an hour), without workers, x9.huge"
-    assert "Without workers, x9.huge: no price is known here." in str(cost)
+    assert summary(cost) == "$97.45 per month ($0.133 per hour), not including workers, x9.huge"
+    assert "Not included, because price/prices.yaml has no price: workers, x9.huge." in str(cost)
 
 
-def test_a_region_without_prices_knows_only_what_is_the_same_everywhere() -> None:
+def test_a_region_without_prices_has_only_global_prices() -> None:
     cost = estimate(dev(aws={"region": "mars-1"}), TABLE)
     known = {line.item for line in cost.lines if line.price is not None}
     assert known == {"EKS control plane", "public IPv4 addresses", "KMS key", "Route53 private zone"}
 
 
-def test_the_spot_price_is_not_guessed_but_bounded() -> None:
+def test_the_spot_price_is_unknown_but_has_a_maximum() -> None:
     cost = estimate(dev(workers={"capacity": "spot"}), TABLE)
     assert cost.unknown == ("workers, m6i.large spot",)
     note = lines(cost)["workers, m6i.large spot"].note
-    assert note == "the spot price varies by the hour, at most 0.288 an hour in all"
+    assert note == "the spot price changes, at most 0.288 per hour for all workers"
     nowhere = estimate(dev(workers={"capacity": "spot", "instance_type": "x9.huge"}), TABLE)
-    assert lines(nowhere)["workers, x9.huge spot"].note == "the spot price varies by the hour"
+    assert lines(nowhere)["workers, x9.huge spot"].note == "the spot price changes"
 
 
-def test_a_difference_says_from_what_to_what() -> None:
+def test_a_difference_shows_both_prices() -> None:
     before, after = estimate(dev(), TABLE), estimate(dev(workers={"count": 4}), TABLE)
-    assert difference(before, after) == "$307.69 -> $385.42 a month ($0.528 an hour), +$77.73 a month"
-    assert difference(after, before).endswith(", -$77.73 a month")
-    assert difference(before, before) == "unchanged: $307.69 a month ($0.421 an hour)"
+    assert difference(before, after) == "$307.69 -> $385.42 per month ($0.528 per hour), +$77.73 per month"
+    assert difference(after, before).endswith(", -$77.73 per month")
+    assert difference(before, before) == "unchanged: $307.69 per month ($0.421 per hour)"
     spot = estimate(dev(workers={"capacity": "spot"}), TABLE)
-    assert "without workers, m6i.large spot" in difference(before, spot)
+    assert "not including workers, m6i.large spot" in difference(before, spot)
     huge, huger = (estimate(dev(workers={"instance_type": name}), TABLE) for name in ("x9.huge", "x9.huger"))
-    assert difference(huge, huger).endswith("without workers, x9.huger, +$0.00 a month"), "as little known is no proof"
+    unknown = ", not including workers, x9.huger, +$0.00 per month"
+    assert difference(huge, huger).endswith(unknown), "an unknown price is not 'unchanged'"
 
 
-def test_the_table_a_person_reads() -> None:
+def test_the_printed_table() -> None:
     rows = str(estimate(dev(nat_gateways="single"), TABLE)).splitlines()
     assert rows[0].split("  ")[0] == "item"
     assert rows[2].split() == ["workers,", "m6i.large", "3", "0.096", "per", "hour", "0.288", "210.24"]
     assert rows[6].split() == ["NAT", "traffic", "by", "use", "0.045", "per", "GB", "by", "use", "by", "use"]
-    assert rows[15].split() == ["together", "0.456", "333.24"]
-    assert rows[-1].startswith("List prices of us-west-2, written down 2026-01-02")
-    assert "EKS control plane: 0.60 an hour in extended support." in rows, "old versions cost more, unasked"
-    assert any(row.startswith("Not counted: ") for row in rows)
+    assert rows[15].split() == ["total", "0.456", "333.24"]
+    assert rows[-1].startswith("List prices of us-west-2 from 2026-01-02")
+    assert "EKS control plane: 0.60 per hour in extended support." in rows
+    assert any(row.startswith("Never included: ") for row in rows)
 
 
 @pytest.mark.parametrize("stack", stack_files())
-def test_every_stack_of_ours_has_a_price_for_all_that_runs_by_the_hour(stack: str) -> None:
+def test_every_shipped_stack_has_a_price_for_each_hourly_item(stack: str) -> None:
     cost = estimate(stack_settings(stack))
     assert [line.item for line in cost.lines if line.quantity is not None and line.price is None] == []
     assert cost.monthly > 200
@@ -149,7 +151,7 @@ def test_prices_are_dated_sourced_and_positive() -> None:
 @pytest.mark.parametrize(
     ("written", "words"),
     [
-        (None, "there is no Pulumi.mine.yaml. Name one of dev, local, prod, tutorial."),
+        (None, 'stack: "mine" has no file Pulumi.mine.yaml. Write one of dev, local, prod, tutorial.'),
         ("config: {'paddle-on-aws:trainer': 3}", "trainer: 3 is not a setting of this program"),
     ],
 )
@@ -159,7 +161,7 @@ def test_a_stack_that_cannot_be_read(tmp_path: Path, written: str | None, words:
         (tmp_path / f"Pulumi.{stack}.yaml").touch()
     if written:
         (tmp_path / "Pulumi.mine.yaml").write_text(written)
-    with pytest.raises(PriceError) as caught:
+    with pytest.raises(StackFileError) as caught:
         stack_settings("mine", tmp_path)
     assert words in str(caught.value)
 
@@ -171,19 +173,19 @@ def test_another_checkout_has_its_own_defaults(tmp_path: Path) -> None:
     assert stack_settings("dev", tmp_path) == dev(workers={"count": 7})
 
 
-def test_no_price_hangs_on_a_secret(tmp_path: Path) -> None:
+def test_secrets_do_not_affect_the_price(tmp_path: Path) -> None:
     shutil.copy(PROJECT / "Pulumi.yaml", tmp_path)
     config = {"aws:region": "us-west-2", "paddle-on-aws:data": {"source": {"secure": "v1:abc"}}}
     (tmp_path / "Pulumi.dev.yaml").write_text(yaml.safe_dump({"config": config}))
     assert estimate(stack_settings("dev", tmp_path)).monthly == estimate(dev()).monthly
 
 
-def test_the_command_line_ends_in_a_table_or_in_one_line() -> None:
+def test_the_command_prints_a_table_or_an_error_of_one_line() -> None:
     def price(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "price", *arguments]
         return subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
 
-    assert "together" in price("tutorial").stdout
+    assert "total" in price("tutorial").stdout
     missing = price("nope")
     assert (missing.returncode, missing.stderr.count("\n")) == (1, 1)
-    assert missing.stderr.startswith("error: nope: there is no Pulumi.nope.yaml")
+    assert missing.stderr.startswith('error: stack: "nope" has no file Pulumi.nope.yaml')
