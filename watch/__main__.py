@@ -46,7 +46,6 @@ class View:
             settings.export.enabled,
         )
         self.state = stack.export(name, self.env)
-        self.read_at = time.monotonic()
         self.trouble = ""
         self.seen: dict[str, float] = {}
         self.cluster: Cluster | None = None
@@ -58,10 +57,13 @@ class View:
         """Read the stack's state for as long as the process lives."""
         while True:
             time.sleep(SECONDS_BETWEEN_STATES if self.state.operations or not self.cluster else SECONDS_WHEN_IDLE)
-            try:
-                self.state, self.trouble = stack.export(self.names.stack, self.env), ""
-            except (WatchError, ValueError) as error:
-                self.trouble = str(error)
+            self.read_state()
+
+    def read_state(self) -> None:
+        try:
+            self.state, self.trouble = stack.export(self.names.stack, self.env), ""
+        except (WatchError, ValueError) as error:
+            self.trouble = str(error)
 
     def connect(self) -> None:
         """Begin to follow the cluster as soon as the state names one."""

@@ -121,7 +121,11 @@ def _training(progress: Progress, now: float, width: int) -> RenderableType:
         state = attempt.result or ("ended" if attempt.ended else "running")
         style = "green" if state == "finished" else "cyan" if state == "running" else "red"
         reason = f": {attempt.reason}" if attempt.ended and attempt.reason else ""
-        parts.append(Text.assemble(f"attempt {attempt.number} ", (state, style), f" after {took}{reason}"))
+        parts.append(
+            Text.assemble(
+                f"attempt {attempt.number} ", (state, style), f" {'after' if attempt.ended else 'for'} {took}{reason}"
+            )
+        )
     return Group(*parts)
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from rich.console import Console
 
-from watch import training_log, words
+from watch import record, training_log, words
 from watch.cluster import advice
 from watch.screen import draw
 from watch.snapshot import Cost, Names, Snapshot, jobs_of, nodes_of, pods_to_read
@@ -103,7 +105,7 @@ def test_the_picture_shows_a_training_under_way() -> None:
         "loss      0.42  █▁",
         "accuracy  0.75  ▁█",
         "attempt 1 ended after 5 min 00 s: trainer 1 is lost",
-        "attempt 2 running after 11 min 40 s",
+        "attempt 2 running for 11 min 40 s",
         "pass 3/5: 50%",
     ):
         assert part in text, text
@@ -211,6 +213,20 @@ def test_the_state_tells_what_up_waits_for() -> None:
 )
 def test_one_line_says_what_to_do_about_the_stack(message: str, expected: str) -> None:
     assert stack_advice("dev", message).startswith(expected)
+
+
+def test_the_recording_is_one_small_picture_that_needs_no_other_file() -> None:
+    moments = [record.Moment((), None)]
+    for second in range(40):
+        moments.append(record.Moment(("<b>&",) * second, replace(training(), resources=second)))
+    chosen = record.key_moments(moments)
+    assert len(chosen) == record.FRAMES
+    assert (chosen[0], chosen[-1]) == (moments[0], moments[-1])
+    text = record.animation(chosen)
+    ElementTree.fromstring(text)
+    assert len(text) < record.LARGEST
+    assert re.findall(r"(?:href=|url\()(?!#)", text) == []
+    assert text.count('class="frame"') == record.FRAMES
 
 
 def test_one_line_says_what_to_do_about_the_cluster() -> None:
