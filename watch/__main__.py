@@ -198,7 +198,7 @@ def main(arguments: Sequence[str]) -> int:
         print("watch: Pulumi's answer is not JSON. Check `pulumi version`.", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        return 130
+        return 0
 
 
 if __name__ == "__main__":

@@ -130,8 +130,9 @@ def _training(progress: Progress, now: float, width: int) -> RenderableType:
 
 
 def _ready(snapshot: Snapshot) -> RenderableType:
+    # No frame, so that the command can be copied.
     text = Text.assemble(("The model is ready. ", "bold green"), words.model_numbers(snapshot))
     if snapshot.fetch:
         text.append("\nTo fetch it: ")
         text.append(snapshot.fetch, style="bold")
-    return _panel("Model", text)
+    return text

@@ -174,7 +174,8 @@ def test_a_line_that_is_not_understood_is_harmless(line: str) -> None:
 
 def test_a_thousand_trainers_take_a_few_lines() -> None:
     pods = [pod(f"p-{i}", index=i, phase="Running" if i % 100 else "Failed", message="Evicted") for i in range(1000)]
-    shown = picture([job("paddle-cluster-job", 1000)], pods)
+    nodes = nodes_of([node(f"node-{i}") for i in range(1000)])
+    shown = picture([job("paddle-cluster-job", 1000)], pods, nodes=nodes)
     text = drawn(shown, 80)
     assert "10 failed, 990 running" in text
     assert len(text.splitlines()) < 45
