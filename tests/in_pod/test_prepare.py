@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import hashlib
-import http.server
-import io
 import json
 import os
 import random
 import re
 import shutil
 import signal
-import ssl
 import subprocess
 import sys
-import tarfile
-import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Mapping
 from pathlib import Path
 
+import contract
 import prepare
+import progress
 import pytest
+import splitting
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from progress import DataError
 
+from tests.in_pod.test_archives import make_tar
 from tests.in_pod.training_run import TRAINER
 
 
@@ -33,7 +35,7 @@ class KilledError(BaseException):
 
 
 class KillPoint:
-    """Ends the process's life, so to speak, at the n-th touch of the file system."""
+    """Raises KilledError at the n-th access to the file system."""
 
     def __init__(self) -> None:
         self.left = -1
@@ -50,11 +52,29 @@ class KillPoint:
 kill_point = KillPoint()
 
 
+def from_s3(out: Path, splits: int, code: Path, objects: Mapping[str, Path]) -> prepare.Settings:
+    """The settings of a data Job whose init container copied these objects; several are a folder in S3."""
+    fetched = contract.fetched_folder(out, "some-pod")
+    for name, source in objects.items():
+        path = fetched / contract.FETCH_OBJECTS / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        os.link(source, path)
+    (fetched / contract.FETCH_DONE).touch()
+    key = next(iter(objects)) if len(objects) == 1 else "folder/"
+    return prepare.Settings(
+        out=out, splits=splits, code=code, sources=(f"s3://b/{key}",), fetched=fetched, records=0, sha256=""
+    )
+
+
 def run(out: Path, splits: int, file: Path, code: Path) -> None:
     """The data Job, in this process."""
-    prepare.prepare(
-        prepare.Settings(out=out, splits=splits, code=code, source="s3://b/k", file=file, records=0, sha256="")
-    )
+    prepare.prepare(from_s3(out, splits, code, {"source": file}))
+
+
+def names(out: Path) -> list[str]:
+    """The folders of the Job on the volume."""
+    return sorted(path.name for path in out.iterdir() if path.name != prepare.LOCK_FILE)
 
 
 def shards(out: Path) -> list[bytes]:
@@ -82,8 +102,8 @@ def assert_even_split(content: bytes, parts: list[bytes]) -> None:
 lines = st.lists(
     st.one_of(
         st.just(b""),
-        st.binary(max_size=40).map(lambda line: line.replace(b"\n", b"")),
-        st.text(max_size=20).map(lambda line: line.replace("\n", "").encode("utf-8", "surrogatepass")),
+        st.binary(max_size=40).map(lambda line: line.translate(None, b"\n\0")),
+        st.text(max_size=20).map(lambda line: line.encode("utf-8", "surrogatepass").translate(None, b"\n\0")),
         st.sampled_from(["latin é", "中文", "dos\r"]).map(lambda line: line.encode("gb18030")),
     ),
     min_size=1,
@@ -102,17 +122,22 @@ def test_any_lines_are_split_evenly_and_whole(
     folder.mkdir()
     file = folder / "source"
     file.write_bytes(content)
+    given_lines = splitting.Lines(file, 0, "source")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(prepare, "BLOCK", block)
+        patch.setattr(progress, "BLOCK", block)
+        patch.setattr(splitting, "BLOCK", block)
         if count(content) < splits:
-            with pytest.raises(prepare.DataError, match=f"records for {splits} trainers"):
-                prepare.cut(file, splits)
+            with pytest.raises(DataError, match=f"records for {splits} trainers"):
+                splitting.cut(given_lines, splits)
             return
-        cuts = prepare.cut(file, splits)
-        prepare.split(file, folder / "data", {}, splits)
+        splitting.split(given_lines, folder / "data", {}, splits)
     parts = shards(folder)
     assert_even_split(content, parts)
-    assert [records for _, _, records in cuts] == [count(part) for part in parts]
+    manifest = json.loads((folder / "data" / "manifest.json").read_text())
+    assert manifest["records"] == [count(part) for part in parts]
+    assert [shard["bytes"] for shard in manifest["shards"]] == [len(part) for part in parts]
+    assert [shard["sha256"] for shard in manifest["shards"]] == [hashlib.sha256(part).hexdigest() for part in parts]
+    assert manifest["content"] == hashlib.sha256(content).hexdigest()
 
 
 @pytest.fixture
@@ -154,7 +179,7 @@ def test_same_input_same_shards_and_another_count_replaces_them(tmp_path: Path, 
     run(out, 7, file, code)
     assert len(shards(out)) == 7
     assert_even_split(file.read_bytes(), shards(out))
-    assert sorted(path.name for path in out.iterdir()) == ["data", "output", "quick_start"]
+    assert names(out) == ["data", "output", "quick_start"]
 
 
 def test_a_kill_at_any_point_leaves_a_complete_set_or_none_and_the_next_run_mends_it(
@@ -168,9 +193,10 @@ def test_a_kill_at_any_point_leaves_a_complete_set_or_none_and_the_next_run_mend
             out = tmp_path / f"out-{older}-{point}"
             if older:
                 run(out, older, file, code)
+            job = from_s3(out, 3, code, {"source": file})
             kill_point.left = point
             try:
-                run(out, 3, file, code)
+                prepare.prepare(job)
                 survived = True
             except KilledError:
                 survived = False
@@ -186,7 +212,7 @@ def test_a_kill_at_any_point_leaves_a_complete_set_or_none_and_the_next_run_mend
                 break
             run(out, 3, file, code)
             assert len(shards(out)) == 3
-            assert sorted(path.name for path in out.iterdir()) == ["data", "output", "quick_start"]
+            assert names(out) == ["data", "output", "quick_start"]
             point += 7 if point > 20 else 1
         assert point > 20, "the kill points were not reached"
 
@@ -226,55 +252,190 @@ def test_sigkill_at_random_moments_of_a_real_run(tmp_path: Path) -> None:
 def test_synthetic_data_is_the_same_every_time_and_not_made_twice(
     tmp_path: Path, code: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def synthetic(out: Path, splits: int) -> list[bytes]:
-        prepare.prepare(
-            prepare.Settings(out=out, splits=splits, code=code, source="synthetic", file=None, records=500, sha256="")
-        )
+    def made(out: Path, splits: int) -> list[bytes]:
+        prepare.prepare(synthetic(out, code)._replace(splits=splits))
         return shards(out)
 
-    once = synthetic(tmp_path / "a", 3)
-    assert synthetic(tmp_path / "b", 3) == once
+    once = made(tmp_path / "a", 3)
+    assert made(tmp_path / "b", 3) == once
     assert "already has" not in capsys.readouterr().out
-    assert synthetic(tmp_path / "a", 3) == once
+    assert made(tmp_path / "a", 3) == once
     assert "already has this data in 3 shards" in capsys.readouterr().out
-    assert b"".join(synthetic(tmp_path / "a", 2)) == b"".join(once)
+    assert b"".join(made(tmp_path / "a", 2)) == b"".join(once)
 
 
-def test_passes_made_from_other_data_or_code_are_set_aside(tmp_path: Path, code: Path, file: Path) -> None:
+def test_checkpoints_made_from_other_data_or_code_are_set_aside(tmp_path: Path, code: Path, file: Path) -> None:
     out = tmp_path / "out"
     run(out, 3, file, code)
     (out / "output" / "pass-00000").mkdir()
     run(out, 2, file, code)
-    assert (out / "output" / "pass-00000").exists(), "another count of trainers goes on from the same pass"
+    assert (out / "output" / "pass-00000").exists(), "another number of trainers resumes from the same checkpoint"
     (code / "..data" / "train.py").write_text("print(3)\n")
     run(out, 2, file, code)
     assert not (out / "output" / "pass-00000").exists()
     assert (out / "output-before-1" / "pass-00000").exists()
+    (out / "output" / "pass-00001").mkdir()
+    file.write_bytes(file.read_bytes().replace(b"record 50", b"record 05"))
+    run(out, 2, file, code)
+    assert not (out / "output" / "pass-00001").exists(), "the data changed under the same name"
+    assert (out / "output-before-2" / "pass-00001").exists()
 
 
-def make_tar(files: dict[str, bytes], mode: str) -> bytes:
-    """A tar of these files, and a folder and a link among them."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode=mode) as tar:  # type: ignore[call-overload]
-        folder = tarfile.TarInfo("folder")
-        folder.type = tarfile.DIRTYPE
-        tar.addfile(folder)
-        for name, content in files.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            tar.addfile(member, io.BytesIO(content))
-        link = tarfile.TarInfo("link")
-        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
-        tar.addfile(link)
-    return buffer.getvalue()
+def test_the_same_data_under_another_name_keeps_the_checkpoints(tmp_path: Path, code: Path, file: Path) -> None:
+    out = tmp_path / "out"
+    prepare.prepare(from_s3(out, 3, code, {"old name": file}))
+    (out / "output" / "pass-00000").mkdir()
+    prepare.prepare(from_s3(out, 3, code, {"new name": file}))
+    assert (out / "output" / "pass-00000").exists()
 
 
-@pytest.mark.parametrize("mode", ["w", "w:gz", "w:bz2"])
-def test_the_files_of_a_tar_are_read_as_one(tmp_path: Path, code: Path, mode: str) -> None:
-    archive = tmp_path / "archive"
-    archive.write_bytes(make_tar({"folder/a": b"1\n2", "b": b"", "c": b"3\n4\n"}, mode))
-    run(tmp_path / "out", 2, archive, code)
-    assert shards(tmp_path / "out") == [b"1\n2\n", b"3\n4\n"]
+@pytest.mark.parametrize("content", ["", "{", "null", "[]", "3", '{"content": 3}', '{"source": "s3://b/source"}'])
+def test_a_stamp_that_something_else_wrote_counts_as_other_data(
+    tmp_path: Path, code: Path, file: Path, content: str
+) -> None:
+    out = tmp_path / "out"
+    run(out, 3, file, code)
+    (out / "output" / "made-from.json").write_text(content)
+    run(out, 3, file, code)
+    assert (out / "output-before-1").exists()
+    assert set(json.loads((out / "output" / "made-from.json").read_text())) == {"content", "code", "id"}
+
+
+def synthetic(out: Path, code: Path) -> prepare.Settings:
+    """Data that is not made again if it is there."""
+    return prepare.Settings(out=out, splits=3, code=code, sources=("synthetic",), fetched=None, records=500, sha256="")
+
+
+def harm(data: Path, what: str) -> None:
+    """Do to one shard what a full disk, a person or a bad block does."""
+    records = data / "1" / "records.txt"
+    content = records.read_bytes()
+    if what == "lost folder":
+        shutil.rmtree(data / "1")
+    elif what == "lost file":
+        records.unlink()
+    elif what == "short":
+        records.write_bytes(content[:-5])
+    elif what == "changed":
+        records.write_bytes(content[:-5] + b"good\n")
+    elif what == "old manifest":
+        manifest = json.loads((data / "manifest.json").read_text())
+        del manifest["shards"]
+        (data / "manifest.json").write_text(json.dumps(manifest))
+    else:
+        (data / "manifest.json").write_text(what)
+
+
+@pytest.mark.parametrize("what", ["lost folder", "lost file", "short", "changed", "old manifest", "", "{", "null", "3"])
+def test_lost_or_damaged_shards_are_made_again(tmp_path: Path, code: Path, what: str) -> None:
+    out = tmp_path / "out"
+    prepare.prepare(synthetic(out, code))
+    before = shards(out)
+    harm(out / "data", what)
+    prepare.prepare(synthetic(out, code))
+    assert shards(out) == before
+
+
+@pytest.mark.parametrize("moment", ["split", "copy_code"])
+def test_of_two_data_jobs_at_once_the_one_that_started_last_wins(
+    tmp_path: Path, code: Path, file: Path, moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a node drains: the old pod still works for up to 30 s after the new one started."""
+    out, other = tmp_path / "out", tmp_path / "other"
+    other.write_text("".join(f"other {number}\n" for number in range(10)))
+    old, new = from_s3(out, 3, code, {"source": file}), from_s3(tmp_path / "new", 2, code, {"source": other})
+    (tmp_path / "new" / ".fetched-some-pod").rename(out / ".fetched-new-pod")
+    new = new._replace(out=out, fetched=out / ".fetched-new-pod")
+    original = getattr(prepare, moment)
+
+    def meanwhile(*arguments: object) -> object:
+        monkeypatch.setattr(prepare, moment, original)
+        prepare.prepare(new)
+        return original(*arguments)
+
+    monkeypatch.setattr(prepare, moment, meanwhile)
+    with pytest.raises(DataError, match="another data Job started after this one, so this one stops"):
+        prepare.prepare(old)
+    assert b"".join(shards(out)) == other.read_bytes()
+    assert len(shards(out)) == 2
+    assert names(out) == ["data", "output", "quick_start"]
+
+
+def test_many_data_jobs_at_once_leave_one_complete_set(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    environment = {**os.environ, "OUT_DIR": str(out), "TRAIN_CONFIG_DIR": "quick_start", "DATA_RECORDS": "2000"}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, TRAINER / "prepare.py"],
+            env={**environment, "SPLIT_COUNT": str(splits)},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        for splits in (2, 3, 4, 5)
+    ]
+    errors = [process.communicate()[1].decode() for process in processes]
+    assert [process.returncode for process in processes].count(0) >= 1
+    assert all("another data Job started after" in error for error in errors if error), errors
+    manifest = json.loads((out / "data" / "manifest.json").read_text())
+    assert [count(part) for part in shards(out)] == manifest["records"]
+    assert names(out) == ["data", "output", "quick_start"]
+
+
+def test_sigterm_ends_the_data_job_at_once(tmp_path: Path) -> None:
+    """The first process of a container ignores SIGTERM unless it has a handler."""
+    environment = {
+        **os.environ,
+        "OUT_DIR": str(tmp_path / "out"),
+        "SPLIT_COUNT": "2",
+        "TRAIN_CONFIG_DIR": "quick_start",
+        "DATA_SOURCE": "synthetic",
+        "DATA_RECORDS": "100000000",
+    }
+    process = subprocess.Popen([sys.executable, TRAINER / "prepare.py"], env=environment, stderr=subprocess.PIPE)
+    while not list((tmp_path / "out").glob(".prepare-*/lines")):
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    error = process.communicate()[1]
+    assert process.returncode == 128 + signal.SIGTERM
+    assert error == b"prepare.py: stopped by SIGTERM\n"
+
+
+def test_all_objects_of_an_s3_folder_are_read_in_the_order_of_s3(tmp_path: Path, code: Path) -> None:
+    objects = {
+        "a/10": b"2\n",
+        "a/9.gz": gzip.compress(b"3"),
+        "a-b": b"\xef\xbb\xbf1\n",
+        "b.tar": make_tar({"x": b"4\n", "y.bz2": bz2.compress(b"5\n")}),
+        "\u00e9": b"6\r\n",
+        "empty": b"",
+    }
+    files = {}
+    for number, (name, content) in enumerate(objects.items()):
+        files[name] = tmp_path / f"object-{number}"
+        files[name].write_bytes(content)
+    out = tmp_path / "out"
+    prepare.prepare(from_s3(out, 3, code, files))
+    assert b"".join(shards(out)) == b"1\n2\n3\n4\n5\n6\r\n"
+    assert names(out) == ["data", "output", "quick_start"], "the copy of the objects is deleted"
+
+
+def test_a_byte_order_mark_is_not_part_of_the_first_record(tmp_path: Path, code: Path) -> None:
+    source = tmp_path / "source"
+    source.write_bytes(b"\xef\xbb\xbf1\ta\rb\r\n0\tc\r\n")
+    run(tmp_path / "out", 2, source, code)
+    assert shards(tmp_path / "out") == [b"1\ta\rb\r\n", b"0\tc\r\n"], "and a lone CR does not end a record"
+
+
+@pytest.mark.parametrize(("lost", "message"), [("done", "is missing or incomplete"), ("objects", "has no objects")])
+def test_an_incomplete_copy_of_an_s3_source_is_not_used(
+    tmp_path: Path, code: Path, file: Path, lost: str, message: str
+) -> None:
+    job = from_s3(tmp_path / "out", 2, code, {"source": file})
+    assert job.fetched
+    (job.fetched / lost).rename(tmp_path / "lost")
+    with pytest.raises(DataError, match=message):
+        prepare.prepare(job)
+    assert not job.fetched.exists(), "the next try copies again"
 
 
 @pytest.mark.parametrize(
@@ -282,78 +443,15 @@ def test_the_files_of_a_tar_are_read_as_one(tmp_path: Path, code: Path, mode: st
     [
         (b"1\n2\n", "the data has 2 records for 3 trainers: each needs at least one"),
         (b"", "the data has 0 records for 3 trainers"),
-        ("1\n2\n3\n4\n".encode("utf-16"), "is UTF-16 text: use plain text"),
-        (b"\x1f\x8b not a tar", "is gzip: use plain text or a tar"),
+        ("1\n2\n3\n4\n".encode("utf-16"), "^s3://b/source is UTF-16 text: use UTF-8 text"),
+        (b"1\n2\n3\n\0\n", "^s3://b/source contains NUL bytes"),
+        (b"\x1f\x8b\x08 and no gzip", "^s3://b/source: the gzip data is damaged"),
     ],
 )
 def test_data_that_cannot_be_split_is_a_clear_error(tmp_path: Path, code: Path, content: bytes, message: str) -> None:
     (tmp_path / "source").write_bytes(content)
-    with pytest.raises(prepare.DataError, match=message):
+    with pytest.raises(DataError, match=message):
         run(tmp_path / "out", 3, tmp_path / "source", code)
-    assert not (tmp_path / "out" / "data").exists()
-
-
-@pytest.fixture
-def web(tmp_path: Path, certificates: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """An https server of the test's folder `web`; `broken` promises more than it sends."""
-    (tmp_path / "web").mkdir()
-
-    class Handler(http.server.SimpleHTTPRequestHandler):
-        def __init__(self, *arguments: object) -> None:
-            super().__init__(*arguments, directory=str(tmp_path / "web"))  # type: ignore[arg-type]
-
-        def do_GET(self) -> None:
-            if self.path != "/broken":
-                return super().do_GET()
-            self.send_response(200)
-            self.send_header("Content-Length", "1000")
-            self.end_headers()
-            self.wfile.write(b"1\n2\n3\n4\n")
-            return None
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificates / "server.crt", certificates / "server.key")
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    monkeypatch.setenv("SSL_CERT_FILE", str(certificates / "ca.crt"))
-    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-    yield f"https://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-
-
-def fetch(out: Path, url: str, code: Path, sha256: str = "") -> None:
-    """The data Job with an https source."""
-    prepare.prepare(prepare.Settings(out=out, splits=2, code=code, source=url, file=None, records=0, sha256=sha256))
-
-
-def test_https_data_is_downloaded_and_checked(tmp_path: Path, web: str, code: Path) -> None:
-    content = b"1\n2\n3\n4\n"
-    (tmp_path / "web" / "data").write_bytes(content)
-    right = hashlib.sha256(content).hexdigest()
-    fetch(tmp_path / "out", f"{web}/data", code, right)
-    assert shards(tmp_path / "out") == [b"1\n2\n", b"3\n4\n"]
-    with pytest.raises(prepare.DataError, match=f"has SHA-256 {right}, not {'0' * 64}"):
-        fetch(tmp_path / "out", f"{web}/data", code, "0" * 64)
-    assert len(shards(tmp_path / "out")) == 2, "the set that was there stays"
-
-
-def test_a_source_without_a_checksum_is_read_again(tmp_path: Path, web: str, code: Path) -> None:
-    (tmp_path / "web" / "data").write_bytes(b"1\n2\n")
-    fetch(tmp_path / "out", f"{web}/data", code)
-    (tmp_path / "web" / "data").write_bytes(b"3\n4\n")
-    fetch(tmp_path / "out", f"{web}/data", code)
-    assert shards(tmp_path / "out") == [b"3\n", b"4\n"]
-
-
-@pytest.mark.parametrize(
-    ("path", "message"), [("missing", "cannot be downloaded: .*404"), ("broken", "ended after 8 of 1000")]
-)
-def test_a_failed_download_is_a_clear_error(tmp_path: Path, web: str, code: Path, path: str, message: str) -> None:
-    with pytest.raises(prepare.DataError, match=message):
-        fetch(tmp_path / "out", f"{web}/{path}", code)
     assert not (tmp_path / "out" / "data").exists()
 
 
@@ -361,14 +459,21 @@ def test_a_failed_download_is_a_clear_error(tmp_path: Path, web: str, code: Path
     ("name", "value", "message"),
     [
         ("SPLIT_COUNT", "0", "SPLIT_COUNT is '0': it must be a whole number of at least 1"),
-        ("DATA_SOURCE", "http://x", "DATA_SOURCE is 'http://x': it must be synthetic, https://... or s3://"),
-        ("DATA_SOURCE", "s3://b/k", "DATA_FILE is not set"),
+        (
+            "DATA_SOURCE",
+            "http://x",
+            "DATA_SOURCE is 'http://x': it must be synthetic, s3://bucket/key,",
+        ),
+        ("DATA_SOURCE", "s3://b/k", "POD_UID is not set"),
+        ("DATA_SOURCE", "s3://b/k https://x/y", "DATA_SOURCE is 's3://b/k https://x/y': it must be"),
+        ("DATA_SHA256", "0" * 64, "DATA_SHA256 is set, but DATA_SOURCE is more than one file"),
         ("TRAIN_CONFIG_DIR", "", "TRAIN_CONFIG_DIR is not set"),
         ("TRAIN_CONFIG_DIR", "nowhere", "TRAIN_CONFIG_DIR: the training code "),
     ],
 )
 def test_a_wrong_setting_is_one_line_that_names_it(tmp_path: Path, name: str, value: str, message: str) -> None:
-    environment = {"OUT_DIR": str(tmp_path / "out"), "SPLIT_COUNT": "2", "TRAIN_CONFIG_DIR": "quick_start", name: value}
+    environment = {"OUT_DIR": str(tmp_path / "out"), "SPLIT_COUNT": "2", "TRAIN_CONFIG_DIR": "quick_start"}
+    environment |= {"DATA_SOURCE": "s3://b/folder/" if name == "DATA_SHA256" else "synthetic", name: value}
     result = subprocess.run(
         [sys.executable, TRAINER / "prepare.py"], env={**os.environ, **environment}, capture_output=True, text=True
     )
@@ -392,8 +497,9 @@ def test_a_big_file_needs_little_memory(tmp_path: Path, code: Path) -> None:
         "SPLIT_COUNT": "3",
         "TRAIN_CONFIG_DIR": "quick_start",
         "DATA_SOURCE": "s3://b/k",
-        "DATA_FILE": str(big),
+        "POD_UID": "some-pod",
     }
+    from_s3(tmp_path / "out", 3, code, {"k": big})
     printed = subprocess.run([sys.executable, "-c", script], env=environment, check=True, capture_output=True).stdout
     pattern = r"splitting: 100%  [\d.]+ MB  [\d.]+ MB/s\n.*\n0\n.*VmHWM:\s+(\d+) kB"
     match = re.search(pattern, printed.decode(), re.DOTALL)

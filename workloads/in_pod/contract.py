@@ -49,7 +49,7 @@ class Env:
     OUT_DIR = "OUT_DIR"
     SPLIT_COUNT = "SPLIT_COUNT"
     DATA_SOURCE = "DATA_SOURCE"
-    DATA_FILE = "DATA_FILE"
+    FETCH_PREFIX = "FETCH_PREFIX"
     DATA_SHA256 = "DATA_SHA256"
     DATA_RECORDS = "DATA_RECORDS"
     # The export Job.
@@ -62,7 +62,11 @@ class Env:
 DATA = "data"
 OUTPUT = "output"
 LAUNCHERS = ".launchers"
-FETCHED = "fetched"
+FETCHED = ".fetched-"  # and the UID of the pod
+
+# In a folder with the objects from S3.
+FETCH_OBJECTS = "objects"
+FETCH_DONE = "done"
 
 # Files.
 RECORDS_FILE = "records.txt"
@@ -82,6 +86,11 @@ CHECKPOINT = re.compile(r"pass-(\d+)")
 def shard(job_folder: Path, trainer: int) -> Path:
     """The folder with one trainer's part of the data."""
     return job_folder / DATA / str(trainer)
+
+
+def fetched_folder(job_folder: Path, pod_uid: str) -> Path:
+    """The folder where fetch.sh puts the objects of an S3 source; each pod has its own."""
+    return job_folder / f"{FETCHED}{pod_uid}"
 
 
 def log_folder(job_folder: Path, trainer: int) -> Path:

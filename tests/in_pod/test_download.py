@@ -1,0 +1,258 @@
+"""download.py: whatever the server and the network do, the file is complete or the data Job ends with one line."""
+
+from __future__ import annotations
+
+import hashlib
+import http.server
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import download
+import prepare
+import pytest
+from progress import DataError
+
+CONTENT = b"".join(b"%d\trecord %d\n" % (n % 2, n) for n in range(20_000))
+HALF = len(CONTENT) // 2
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Web
+
+    def do_GET(self) -> None:
+        self.server.ranges.append(self.headers.get("Range", ""))
+        self.close_connection = True
+        self.server.answers[self.path](self)
+
+    def answer(self, status: int, headers: dict[str, object], body: bytes = b"") -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, str(value))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+class Web(http.server.ThreadingHTTPServer):
+    """An https server with one function for each path."""
+
+    def __init__(self, certificates: Path) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.answers: dict[str, Callable[[Handler], None]] = {}
+        self.ranges: list[str] = []
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificates / "server.crt", certificates / "server.key")
+        self.socket = context.wrap_socket(self.socket, server_side=True)
+
+    def handle_error(self, *_: object) -> None:
+        """The client may close the connection in the middle of an answer."""
+
+    def url(self, path: str) -> str:
+        return f"https://127.0.0.1:{self.server_address[1]}{path}"
+
+
+@pytest.fixture
+def web(certificates: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificates / "ca.crt"))
+    monkeypatch.setattr(download, "FIRST_DELAY_SECONDS", 0)
+    server = Web(certificates)
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def whole(handler: Handler) -> None:
+    handler.answer(200, {"Content-Length": len(CONTENT)}, CONTENT)
+
+
+def cut_off(handler: Handler) -> None:
+    handler.answer(200, {"Content-Length": len(CONTENT)}, CONTENT[:HALF])
+
+
+def chunked(body: bytes) -> Callable[[Handler], None]:
+    return lambda handler: handler.answer(200, {"Transfer-Encoding": "chunked"}, body)
+
+
+def in_chunks(content: bytes) -> bytes:
+    return b"%x\r\n%s\r\n0\r\n\r\n" % (len(content), content)
+
+
+def redirect(to: str) -> Callable[[Handler], None]:
+    return lambda handler: handler.answer(302, {"Location": to, "Content-Length": 0})
+
+
+BAD_ANSWERS: dict[str, tuple[Callable[[Handler], None], str]] = {
+    "/missing": (lambda handler: handler.answer(404, {"Content-Length": 0}), "HTTP Error 404"),
+    "/broken": (lambda handler: handler.answer(500, {"Content-Length": 0}), r"HTTP Error 500.* \(6 tries\)"),
+    "/cut-off": (cut_off, rf"it ended after {HALF} of {len(CONTENT)} bytes \(6 tries\)"),
+    "/no-length": (lambda handler: handler.answer(200, {}, CONTENT[:HALF]), "no Content-Length, so nobody can see"),
+    "/cut-chunk": (chunked(in_chunks(CONTENT)[:HALF]), r"IncompleteRead\(.* \(6 tries\)"),
+    "/partial": (
+        lambda handler: handler.answer(206, {"Content-Length": HALF}, CONTENT[:HALF]),
+        "the server answered with HTTP 206 instead of 200",
+    ),
+    "/empty": (lambda handler: handler.answer(204, {}), "the server answered with HTTP 204 instead of 200"),
+    "/bad-length": (
+        lambda handler: handler.answer(200, {"Content-Length": "many"}, CONTENT),
+        "Content-Length 'many', which is not a number",
+    ),
+    "/negative-length": (
+        lambda handler: handler.answer(200, {"Content-Length": "-5"}, CONTENT),
+        "Content-Length '-5', which is not a number",
+    ),
+    "/to-http": (redirect("http://127.0.0.1/data"), "it redirects to http://127.0.0.1/data, which is not an https"),
+    "/to-file": (redirect("file:///etc/passwd"), "HTTP Error 302: .*file:///etc/passwd"),
+    "/loop": (redirect("/loop"), "HTTP Error 302: .*infinite loop"),
+    "/\u00e9": (whole, "cannot be downloaded: "),
+}
+
+
+@pytest.mark.parametrize("path", BAD_ANSWERS)
+def test_a_failed_download_is_one_line_and_exit_status_1(
+    web: Web, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    web.answers[path], message = BAD_ANSWERS[path]
+    for name, value in {"OUT_DIR": str(tmp_path), "SPLIT_COUNT": "2", "TRAIN_CONFIG_DIR": "quick_start"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("DATA_SOURCE", web.url(path))
+    assert prepare.main() == 1
+    error = capfd.readouterr().err
+    assert error.startswith(f"prepare.py: {web.url(path)} cannot be downloaded: ")
+    assert error.count("\n") == 1
+    with pytest.raises(DataError, match=message):
+        download.download(web.url(path), tmp_path / "file", may_lack_length=False)
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_server_that_is_not_trusted_is_an_error_at_once(
+    web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SSL_CERT_FILE")
+    with pytest.raises(DataError, match="CERTIFICATE_VERIFY_FAILED") as error:
+        download.download(web.url("/data"), tmp_path / "file", may_lack_length=False)
+    assert "tries" not in str(error.value)
+
+
+@pytest.mark.parametrize("answer", [whole, chunked(in_chunks(CONTENT))])
+def test_a_complete_answer_is_downloaded(web: Web, tmp_path: Path, answer: Callable[[Handler], None]) -> None:
+    web.answers = {"/data": redirect(web.url("/there")), "/there": answer}
+    download.download(web.url("/data"), tmp_path / "file", may_lack_length=False)
+    assert (tmp_path / "file").read_bytes() == CONTENT
+
+
+def test_an_answer_without_a_length_is_accepted_with_a_checksum(web: Web, tmp_path: Path) -> None:
+    web.answers["/data"] = lambda handler: handler.answer(200, {}, CONTENT)
+    download.download(web.url("/data"), tmp_path / "file", may_lack_length=True)
+    assert (tmp_path / "file").read_bytes() == CONTENT
+
+
+def resuming(pieces: Iterator[int], version: str = '"1"', content: bytes = CONTENT) -> Callable[[Handler], None]:
+    """A server that ends each connection after a piece, and sends parts of the same version."""
+
+    def answer(handler: Handler) -> None:
+        begin = 0
+        if handler.headers.get("If-Range") == version:
+            begin = int(handler.headers["Range"][len("bytes=") : -1])
+        length = next(pieces)
+        headers: dict[str, object] = {"Content-Length": len(content) - begin, "ETag": version}
+        if begin:
+            headers["Content-Range"] = f"bytes {begin}-{len(content) - 1}/{len(content)}"
+        handler.answer(206 if begin else 200, headers, content[begin : begin + length])
+
+    return answer
+
+
+def test_an_interrupted_download_resumes_where_it_ended(web: Web, tmp_path: Path) -> None:
+    web.answers["/data"] = resuming(iter([1000] * 10 + [len(CONTENT)]))
+    download.download(web.url("/data"), tmp_path / "file", may_lack_length=False)
+    assert (tmp_path / "file").read_bytes() == CONTENT
+    assert web.ranges == ["", *(f"bytes={n}000-" for n in range(1, 11))]
+
+
+def test_a_file_that_changed_meanwhile_is_downloaded_from_the_beginning(web: Web, tmp_path: Path) -> None:
+    old, new = resuming(iter([HALF]), '"1"', b"x" * len(CONTENT)), resuming(iter([len(CONTENT)]), '"2"')
+    answers = iter([old, new])
+    web.answers["/data"] = lambda handler: next(answers)(handler)
+    download.download(web.url("/data"), tmp_path / "file", may_lack_length=False)
+    assert (tmp_path / "file").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("sent", ["bytes 5-9/10", "", "bytes */10"])
+def test_a_part_that_was_not_asked_for_is_not_used(web: Web, tmp_path: Path, sent: str) -> None:
+    answers = iter(
+        [
+            resuming(iter([HALF])),
+            lambda handler: handler.answer(206, {"Content-Range": sent, "Content-Length": 5}, b"wrong"),
+            whole,
+        ]
+    )
+    web.answers["/data"] = lambda handler: next(answers)(handler)
+    download.download(web.url("/data"), tmp_path / "file", may_lack_length=False)
+    assert (tmp_path / "file").read_bytes() == CONTENT
+
+
+def test_a_server_that_is_busy_for_a_moment_is_asked_again(web: Web, tmp_path: Path) -> None:
+    statuses = iter([503, 429])
+
+    def busy(handler: Handler) -> None:
+        status = next(statuses, 0)
+        if status:
+            handler.answer(status, {"Content-Length": 0})
+        else:
+            whole(handler)
+
+    web.answers["/data"] = busy
+    download.download(web.url("/data"), tmp_path / "file", may_lack_length=False)
+    assert (tmp_path / "file").read_bytes() == CONTENT
+
+
+def run(out: Path, code: Path, *urls: str, sha256: str = "") -> list[bytes]:
+    """The shards that the data Job makes of these addresses."""
+    prepare.prepare(
+        prepare.Settings(out=out, splits=2, code=code, sources=urls, fetched=None, records=0, sha256=sha256)
+    )
+    return [(out / "data" / number / "records.txt").read_bytes() for number in "01"]
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Path:
+    folder = tmp_path / "quick_start"
+    folder.mkdir()
+    (folder / "train.py").touch()
+    return folder
+
+
+def serve(content: bytes) -> Callable[[Handler], None]:
+    return lambda handler: handler.answer(200, {"Content-Length": len(content)}, content)
+
+
+def test_https_data_is_checked_against_its_checksum(web: Web, tmp_path: Path, code: Path) -> None:
+    content = b"1\n2\n3\n4\n"
+    web.answers["/data"] = serve(content)
+    right = hashlib.sha256(content).hexdigest()
+    assert run(tmp_path / "out", code, web.url("/data"), sha256=right) == [b"1\n2\n", b"3\n4\n"]
+    with pytest.raises(DataError, match=f"/data has SHA-256 {right}, not {'0' * 64}"):
+        run(tmp_path / "out", code, web.url("/data"), sha256="0" * 64)
+    assert (tmp_path / "out" / "data" / "1").exists(), "the earlier shards stay"
+
+
+def test_a_source_without_a_checksum_is_read_again(web: Web, tmp_path: Path, code: Path) -> None:
+    web.answers["/data"] = serve(b"1\n2\n")
+    assert run(tmp_path / "out", code, web.url("/data")) == [b"1\n", b"2\n"]
+    web.answers["/data"] = serve(b"3\n4\n")
+    assert run(tmp_path / "out", code, web.url("/data")) == [b"3\n", b"4\n"]
+
+
+def test_a_list_of_addresses_is_read_in_its_order(web: Web, tmp_path: Path, code: Path) -> None:
+    web.answers = {f"/{n}": serve(b"%d\n" % n) for n in range(10)}
+    urls = [web.url(f"/{n}") for n in (3, 1, 2, 9, 0, 7, 5, 6)]
+    assert b"".join(run(tmp_path / "out", code, *urls)) == b"3\n1\n2\n9\n0\n7\n5\n6\n"
+    web.answers["/missing"] = BAD_ANSWERS["/missing"][0]
+    with pytest.raises(DataError, match=r"/missing cannot be downloaded: .*404"):
+        run(tmp_path / "out", code, web.url("/1"), web.url("/missing"), web.url("/2"))
