@@ -28,11 +28,17 @@ def write_prefix(bucket: pulumi.Input[str], key: pulumi.Input[str], prefix: str)
     ]
 
 
-def read_object(partition: str, key: pulumi.Input[str], source: str) -> list[Statement]:
-    """The permissions to read one s3://bucket/key. It can be encrypted with the key of this stack."""
+def read_source(partition: str, key: pulumi.Input[str], source: str) -> list[Statement]:
+    """The permissions to read s3://bucket/key or all of s3://bucket/folder/, encrypted with the stack's key or not."""
+    bucket, _, name = source.removeprefix("s3://").partition("/")
+    arn = f"arn:{partition}:s3:::{bucket}"
+    decrypt = allow("DecryptData", ("kms:Decrypt",), key)
+    if not name.endswith("/"):
+        return [allow("ReadData", ("s3:GetObject",), f"{arn}/{name}"), decrypt]
     return [
-        allow("ReadData", ("s3:GetObject",), f"arn:{partition}:s3:::{source.removeprefix('s3://')}"),
-        allow("DecryptData", ("kms:Decrypt",), key),
+        allow("ReadData", ("s3:GetObject",), f"{arn}/{name}*"),
+        allow("ListData", ("s3:ListBucket",), arn, {"StringLike": {"s3:prefix": f"{name}*"}}),
+        decrypt,
     ]
 
 
@@ -60,7 +66,8 @@ class JobRoles(pulumi.ComponentResource):
             return ServiceAccountRole(f"{names}{job}", role_args, pulumi.ResourceOptions(parent=self))
 
         if settings.data.from_s3:
-            self.data = role("data", DATA_ACCOUNT, read_object(args.partition, args.key_arn, settings.data.source))
+            (source,) = settings.data.sources
+            self.data = role("data", DATA_ACCOUNT, read_source(args.partition, args.key_arn, source))
         if settings.export.enabled:
             self.export = role(
                 "export", EXPORT_ACCOUNT, write_prefix(args.bucket_arn, args.key_arn, settings.job.output_prefix)

@@ -22,6 +22,7 @@ Problems = Iterator[Problem]
 
 NOT_A_RANGE = "is not an IPv4 range that starts at its first address"
 LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+HTTPS_ADDRESS = r"https://[^\s/]+/\S+"
 IMAGE = r"[a-z0-9]+([._/:-]+[A-Za-z0-9]+)*(@sha256:[0-9a-f]{64})?"
 PRIVATE = [ipaddress.IPv4Network(n) for n in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")]
 # The VPC user guide advises against this range, because some AWS services use it themselves.
@@ -90,7 +91,7 @@ def _names(s: Settings) -> Problems:
     if not re.fullmatch(LABEL, s.job.namespace) or len(s.job.namespace) > 63 or s.job.namespace.startswith("kube-"):
         why = "is not a valid namespace, or Kubernetes reserves it"
         yield Problem("job.namespace", s.job.namespace, why, "Use up to 63 lower-case letters, digits and -")
-    taken = (contract.DATA, contract.OUTPUT, contract.FETCHED)
+    taken = (contract.DATA, contract.OUTPUT)
     if not re.fullmatch(r"\w[\w.-]*", s.job.config_dir) or s.job.config_dir in taken:
         why = "cannot be a folder next to data/ and output/"
         yield Problem("job.configDir", s.job.config_dir, why, "Use one folder name, such as quick_start")
@@ -251,10 +252,19 @@ def _containers(s: Settings) -> Problems:
 
 
 def _data(s: Settings) -> Problems:
-    source = s.data.source
-    if source != "synthetic" and not re.fullmatch(r"https://[^\s/]+/\S+|s3://[a-z0-9.-]{3,63}/\S+", source):
-        why = "is not a data source"
-        yield Problem("data.source", source, why, "Write synthetic, https://host/file or s3://bucket/key")
+    instead = "Write synthetic, s3://bucket/key, s3://bucket/folder/, https://host/file or a list of https:// addresses"
+    if isinstance(s.data.source, str):
+        if not re.fullmatch(rf"synthetic|{HTTPS_ADDRESS}|s3://[a-z0-9.-]{{3,63}}/\S+", s.data.source):
+            yield Problem("data.source", s.data.source, "is not a data source", instead)
+    else:
+        for source in s.data.source:
+            if not re.fullmatch(HTTPS_ADDRESS, source):
+                yield Problem("data.source", source, "is not an https:// address", "Write https://host/file")
+        if not s.data.source:
+            yield Problem("data.source", s.data.source, "is an empty list", instead)
+    if s.data.sha256 and not s.data.is_one_file:
+        why = "is the checksum of one file, and data.source can be more than one"
+        yield Problem("data.sha256", s.data.sha256, why, "Leave it empty")
     if not re.fullmatch(r"([0-9a-f]{64})?", s.data.sha256):
         why = "is not a SHA-256 checksum in lower-case hex"
         yield Problem("data.sha256", s.data.sha256, why, "Write 64 hex digits, or leave it empty")

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import UnionType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import pulumi
@@ -75,14 +76,22 @@ class Job:
 class Data:
     image: str
     command: tuple[str, ...]
-    source: str
+    source: str | tuple[str, ...]
     sha256: str
     records: int
     timeout_minutes: int
 
     @property
+    def sources(self) -> tuple[str, ...]:
+        return (self.source,) if isinstance(self.source, str) else self.source
+
+    @property
     def from_s3(self) -> bool:
-        return self.source.startswith("s3://")
+        return isinstance(self.source, str) and self.source.startswith("s3://")
+
+    @property
+    def is_one_file(self) -> bool:
+        return len(self.sources) == 1 and not self.sources[0].endswith("/")
 
 
 @dataclass(frozen=True)
@@ -236,6 +245,12 @@ def _instead(hint: object, default: object) -> str:
 def _parse(hint: object, given: object) -> object:
     """The value in the type of the hint; ValueError says why not. Pulumi passes top-level values as JSON text."""
     kind = get_origin(hint) or hint
+    if kind is UnionType:
+        text, texts = get_args(hint)
+        try:
+            return _parse(texts if isinstance(_decoded(given), list) else text, given)
+        except ValueError:
+            raise ValueError("is neither text nor a list of texts") from None
     if kind is Literal:
         if given not in get_args(hint):
             raise ValueError("is not one of the choices")

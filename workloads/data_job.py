@@ -42,7 +42,7 @@ class DataJob(pulumi.ComponentResource):
             f"{names}{DATA_ACCOUNT}", ServiceAccountArgs(DATA_ACCOUNT, args.namespace, aws_role=args.aws_role), child
         )
         code = {f"{settings.job.config_dir}/{path}": file for path, file in settings.job.code_files.items()}
-        files = {**scripts.with_imports("prepare.py"), **code}
+        files = {**scripts.with_imports("prepare.py", "fetch.sh"), **code}
         shipped = scripts.Scripts(f"{names}paddle-data-scripts", scripts.ScriptsArgs(args.namespace, files), child)
         created = job(
             f"{names}{NAME}",
@@ -63,7 +63,6 @@ def data_job_spec(
     code: k8s.core.v1.VolumeArgsDict,
 ) -> k8s.batch.v1.JobSpecArgsDict:
     folder = f"{contract.DATA_VOLUME}/{settings.job.name}"
-    source, fetched = settings.data.source, f"{folder}/{contract.FETCHED}"
     mounts: list[k8s.core.v1.VolumeMountArgsDict] = [
         {"name": POD_VOLUME, "mount_path": contract.DATA_VOLUME},
         scripts.MOUNT,
@@ -72,21 +71,27 @@ def data_job_spec(
         Env.OUT_DIR: folder,
         Env.SPLIT_COUNT: str(settings.trainers),
         Env.TRAIN_CONFIG_DIR: settings.job.config_dir,
-        Env.DATA_SOURCE: source,
-        Env.DATA_FILE: fetched if settings.data.from_s3 else "",
+        Env.DATA_SOURCE: " ".join(settings.data.sources),
         Env.DATA_SHA256: settings.data.sha256,
         Env.DATA_RECORDS: str(settings.data.records),
     }
-    main = container("paddle-data", settings.data.image, settings.data.command, env, mounts, "500m", "512Mi")
+    # The name of the folder with a copy of an S3 source contains the UID: two pods may run for some seconds.
+    pod_uid = {Env.POD_UID: "metadata.uid"}
+    main = container("paddle-data", settings.data.image, settings.data.command, env, mounts, "500m", "512Mi", pod_uid)
     main["image_pull_policy"] = "Always"
     fetch = container(
         "fetch",
         settings.export.image,
-        ["aws", "s3", "cp", "--no-progress", source, fetched],
-        {Env.AWS_REGION: settings.region},
-        mounts[:1],
+        ["bash", f"{contract.SCRIPTS}/fetch.sh"],
+        {
+            Env.DATA_SOURCE: " ".join(settings.data.sources),
+            Env.FETCH_PREFIX: f"{folder}/{contract.FETCHED}",
+            Env.AWS_REGION: settings.region,
+        },
+        mounts,
         "500m",
         "512Mi",
+        pod_uid,
     )
     return {
         "backoff_limit": RETRIES,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import time
 from pathlib import Path
 
 import pytest
+import splitting
 
 from tests.in_pod.api import make_pod
 from tests.in_pod.training_run import Trainer, TrainingRun, end_container
@@ -273,6 +275,26 @@ def test_a_missing_shard_is_a_clear_error(run: TrainingRun) -> None:
     assert run.statuses() == [100, 100, 100]
     for trainer in run.all:
         assert "data/2 is missing: the data must be split for 3 trainers; run the data Job again" in trainer.text()
+
+
+@pytest.mark.parametrize("damage", ["lost", "short", "changed"])
+def test_a_damaged_shard_is_not_trained_on(run: TrainingRun, damage: str) -> None:
+    run.settings["MAX_ATTEMPTS"] = "1"
+    data = run.root / "data"
+    shutil.rmtree(data)
+    (run.folder / "lines").write_bytes(b"1\tgood\n" * 30)
+    splitting.split(splitting.Lines(run.folder / "lines", 0, "lines"), data, {}, 3)
+    records = data / "2" / "records.txt"
+    if damage == "lost":
+        records.unlink()
+    else:
+        records.write_bytes(b"1\tgood\n" * 9 if damage == "short" else b"1\tevil\n" * 10)
+    start(run)
+    run.wait(run.ended, replace=False)
+    assert run.statuses() == [100, 100, 100]
+    problem = {"lost": "is missing", "short": "has 63 bytes instead of 70", "changed": "has the wrong checksum"}[damage]
+    assert "the shard " in run.all[2].text()
+    assert f"{problem}; run the data Job again: pulumi up --replace '**Job::paddle-data'" in run.all[2].text()
 
 
 def test_a_full_disk_costs_the_log_not_the_training(run: TrainingRun) -> None:

@@ -137,7 +137,7 @@ def test_any_lines_are_split_evenly_and_whole(
     assert manifest["records"] == [count(part) for part in parts]
     assert [shard["bytes"] for shard in manifest["shards"]] == [len(part) for part in parts]
     assert [shard["sha256"] for shard in manifest["shards"]] == [hashlib.sha256(part).hexdigest() for part in parts]
-    assert manifest["content"] == hashlib.sha256(content).hexdigest()
+    assert manifest["digest"] == hashlib.sha256(content).hexdigest()
 
 
 @pytest.fixture
@@ -289,7 +289,7 @@ def test_the_same_data_under_another_name_keeps_the_checkpoints(tmp_path: Path, 
     assert (out / "output" / "pass-00000").exists()
 
 
-@pytest.mark.parametrize("content", ["", "{", "null", "[]", "3", '{"content": 3}', '{"source": "s3://b/source"}'])
+@pytest.mark.parametrize("content", ["", "{", "null", "[]", "3", '{"digest": 3}', '{"source": "s3://b/source"}'])
 def test_a_stamp_that_something_else_wrote_counts_as_other_data(
     tmp_path: Path, code: Path, file: Path, content: str
 ) -> None:
@@ -298,7 +298,13 @@ def test_a_stamp_that_something_else_wrote_counts_as_other_data(
     (out / "output" / "made-from.json").write_text(content)
     run(out, 3, file, code)
     assert (out / "output-before-1").exists()
-    assert set(json.loads((out / "output" / "made-from.json").read_text())) == {"content", "code", "id"}
+    assert set(json.loads((out / "output" / "made-from.json").read_text())) == {
+        "source",
+        "sha256",
+        "digest",
+        "code",
+        "id",
+    }
 
 
 def synthetic(out: Path, code: Path) -> prepare.Settings:

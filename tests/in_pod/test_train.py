@@ -113,12 +113,24 @@ def examine(run: TrainingRun, folder: Path) -> tuple[float, float]:
     return accuracy, zebra
 
 
+def test_records_begin_and_end_where_prepare_says(tmp_path: Path) -> None:
+    """A byte order mark is not text, and a lone CR does not end a record."""
+    lines = [f"{n % 2}\tgood\rword {n}\r\n".encode() for n in range(50)]
+    (tmp_path / "records.txt").write_bytes(b"\xef\xbb\xbf" + b"".join(lines))
+    program = "import pathlib, sys, train; print(*(len(r.labels) for r in train.read_shard(pathlib.Path(sys.argv[1]))))"
+    environment = {**os.environ, "PYTHONPATH": str(TRAINER / "quick_start")}
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    result = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    assert sum(map(int, result.stdout.split())) == len(lines)
+
+
 def test_one_and_three_trainers_make_equally_good_models(tmp_path: Path, api: FakeApi, account: Path) -> None:
     accuracies, told = {}, {}
     for trainers in (1, 3):
         run = make_run(tmp_path, api, account, trainers)
         with (run.root / "data" / str(trainers - 1) / "records.txt").open("a") as last_shard:
             last_shard.writelines(f"1\tzebra {number}\n" for number in range(60))
+        (gang.root / "data" / "manifest.json").unlink()
         try:
             start(run)
             finish(run)

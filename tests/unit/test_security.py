@@ -203,6 +203,19 @@ def test_roles_have_exactly_these_statements(program: RunStack) -> None:
     assert sorted(map(str, found)) == sorted(map(str, expected))
 
 
+def test_an_s3_folder_of_data_can_be_listed_and_read_and_nothing_beside_it(program: RunStack) -> None:
+    graph = program({"data": {"source": "s3://bucket/reviews/2026/"}})
+    found = {s["Sid"]: s for name, s in statements(graph) if name == "data-policy"}
+    assert (found["ReadData"]["Action"], found["ReadData"]["Resource"]) == (
+        ["s3:GetObject"],
+        "arn:aws:s3:::bucket/reviews/2026/*",
+    )
+    listing = found["ListData"]
+    assert (listing["Action"], listing["Resource"]) == (["s3:ListBucket"], "arn:aws:s3:::bucket")
+    assert listing["Condition"] == {"StringLike": {"s3:prefix": "reviews/2026/*"}}
+    assert set(found) == {"ReadData", "ListData", "DecryptData"}
+
+
 def test_bucket_and_file_system_require_tls(program: RunStack) -> None:
     graph = program({"storage": {"driver": "efsCsi"}})
     anyone, plain = {"AWS": "*"}, {"Bool": {"aws:SecureTransport": "false"}}

@@ -68,6 +68,8 @@ FETCHED = ".fetched-"  # and the UID of the pod
 FETCH_OBJECTS = "objects"
 FETCH_DONE = "done"
 
+SPLIT_AGAIN = "run the data Job again: pulumi up --replace '**Job::paddle-data'"
+
 # Files.
 RECORDS_FILE = "records.txt"
 MANIFEST_FILE = "manifest.json"

@@ -180,8 +180,11 @@ def install(new: Path, target: Path, work: Path) -> None:
     sync_directory(target.parent)
 
 
-def set_aside_output(output: Path, made_from: dict[str, str]) -> None:
-    """Rename an output that was made from other data or code, so that this training does not resume from it."""
+def set_aside_output(output: Path, made_from: dict[str, str], about: dict[str, str]) -> None:
+    """Rename an output that was made from other data or code, so that this training does not resume from it.
+
+    The same data under another name is the same data: `about` is only recorded.
+    """
     stamp = output / contract.MADE_FROM_FILE
     if output.exists() and not was_made_from(stamp, made_from):
         number = 1
@@ -194,7 +197,7 @@ def set_aside_output(output: Path, made_from: dict[str, str]) -> None:
         shutil.rmtree(fresh, ignore_errors=True)
         fresh.mkdir()
         # The id tells the export Job whether the bucket contains this output or another one.
-        write_json(fresh / stamp.name, {**made_from, "id": secrets.token_hex(16)})
+        write_json(fresh / stamp.name, {**about, **made_from, "id": secrets.token_hex(16)})
         fresh.rename(output)
     sync_directory(output.parent)
 
@@ -283,7 +286,11 @@ def fill(settings: Settings, work: Path) -> None:
             install(work / contract.DATA, data, work)
         install(work / "code", settings.out / settings.code.name, work)
         manifest = read_manifest(data)
-        set_aside_output(settings.out / contract.OUTPUT, {"content": manifest["content"], "code": code})
+        set_aside_output(
+            settings.out / contract.OUTPUT,
+            {"digest": manifest["digest"], "code": code},
+            {"source": manifest["source"], "sha256": manifest["sha256"]},
+        )
         for left in settings.out.glob(f"{contract.FETCHED}*"):
             shutil.rmtree(left, ignore_errors=True)
     records = manifest["records"]

@@ -16,8 +16,8 @@ def read_manifest(data: Path) -> dict[str, Any]:
     try:
         value = json.loads((data / contract.MANIFEST_FILE).read_text(encoding="utf-8"))
         shards = [(int(shard["bytes"]), str(shard["sha256"])) for shard in value["shards"]]
-        known = len(shards) == value["splits"] == len(value["records"]) and bool(value["content"])
-    except (OSError, ValueError, KeyError, TypeError):
+        known = len(shards) == value["splits"] == len(value["records"]) and bool(value["digest"])
+    except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
         return {}
     return value if known else {}
 

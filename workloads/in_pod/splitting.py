@@ -30,7 +30,7 @@ class Cut(NamedTuple):
     """Where each shard begins, its bytes and its records; and the SHA-256 of all records together."""
 
     shards: list[tuple[int, int, int]]
-    content: str
+    digest: str
 
 
 def cut(lines: Lines, splits: int) -> Cut:
@@ -124,6 +124,6 @@ def split(lines: Lines, data: Path, about: dict[str, Any], splits: int) -> None:
         sync_directory(data / str(number))
     shards = [{"bytes": length, "sha256": digest} for (_, length, _), digest in zip(found.shards, digests)]
     records = [count for _, _, count in found.shards]
-    manifest = {**about, "splits": splits, "records": records, "shards": shards, "content": found.content}
+    manifest = {**about, "splits": splits, "records": records, "shards": shards, "digest": found.digest}
     write_json(data / contract.MANIFEST_FILE, manifest)
     sync_directory(data)

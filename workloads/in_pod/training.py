@@ -16,6 +16,7 @@ from typing import IO, BinaryIO, Iterator
 
 import contract
 from contract import Env
+from shards import read_manifest, shard_problem
 from state_files import Attempt, retry_transient
 from trainer_settings import LaunchError, TrainerSettings, log
 
@@ -76,14 +77,13 @@ def copy_in(settings: TrainerSettings, work: Path, cancelled: threading.Event) -
     shard = contract.shard(settings.job_folder, settings.trainer)
     if not shard.is_dir():
         needed = f"the data must be split for {settings.trainers} trainers"
-        raise LaunchError(f"the shard {shard} is missing: {needed}; run the data Job again")
+        raise LaunchError(f"the shard {shard} is missing: {needed}; {contract.SPLIT_AGAIN}")
     extra = contract.shard(settings.job_folder, settings.trainers)
     if extra.exists():
-        raise LaunchError(
-            f"{extra} exists: the data is split for more than {settings.trainers} trainers; run the data Job again"
-        )
+        why = f"the data is split for more than {settings.trainers} trainers"
+        raise LaunchError(f"{extra} exists: {why}; {contract.SPLIT_AGAIN}")
     if not settings.code.is_dir():
-        raise LaunchError(f"the training code {settings.code} is missing: run the data Job again")
+        raise LaunchError(f"the training code {settings.code} is missing: {contract.SPLIT_AGAIN}")
 
     def copy_file(source: str, target: str) -> None:
         def copy() -> None:
@@ -98,6 +98,9 @@ def copy_in(settings: TrainerSettings, work: Path, cancelled: threading.Event) -
     shutil.rmtree(work, ignore_errors=True)
     shutil.copytree(settings.code, work / "code", copy_function=copy_file)
     shutil.copytree(shard, work / "data", copy_function=copy_file)
+    manifest = retry_transient(lambda: read_manifest(settings.job_folder / contract.DATA))
+    if manifest and (problem := shard_problem(work / "data", manifest["shards"][settings.trainer])):
+        raise LaunchError(f"the shard {shard} is damaged: the copy {problem}; {contract.SPLIT_AGAIN}")
     complete.touch()
 
 

@@ -73,7 +73,6 @@ def test_containers_get_the_settings_that_they_use(program: RunStack) -> None:
     }
     assert {key: value for key, value in env.items() if key.startswith("DATA_")} == {
         "DATA_SOURCE": "https://example.com/reviews.tar",
-        "DATA_FILE": "",
         "DATA_SHA256": "0" * 64,
         "DATA_RECORDS": "77",
     }
@@ -167,14 +166,26 @@ def test_without_export_the_model_stays_on_the_volume(program: RunStack) -> None
 
 
 def test_data_from_s3_is_fetched_with_a_separate_role(program: RunStack) -> None:
-    graph = program({"data": {"source": "s3://bucket/reviews.tar"}}, stack="prod")
+    graph = program({"data": {"source": "s3://bucket/reviews/"}}, stack="prod")
     (fetch,) = spec_of(graph, "paddle-data")["template"]["spec"]["initContainers"]
-    assert env_of(fetch) == {"AWS_REGION": "eu-west-1"}
-    assert fetch["command"][-2:] == ["s3://bucket/reviews.tar", "/efs/paddle-cluster-job/fetched"]
-    assert env_of(container_of(graph, "paddle-data"))["DATA_FILE"] == "/efs/paddle-cluster-job/fetched"
+    uid = {"fieldRef": {"fieldPath": "metadata.uid"}}
+    assert env_of(fetch) == {
+        "AWS_REGION": "eu-west-1",
+        "DATA_SOURCE": "s3://bucket/reviews/",
+        "FETCH_PREFIX": "/efs/paddle-cluster-job/.fetched-",
+        "POD_UID": uid,
+    }
+    assert fetch["command"] == ["bash", "/paddle-job/fetch.sh"]
+    data = env_of(container_of(graph, "paddle-data"))
+    assert (data["DATA_SOURCE"], data["POD_UID"]) == ("s3://bucket/reviews/", uid)
     account = graph.one("kubernetes:core/v1:ServiceAccount", "paddle-data").inputs["metadata"]
     assert account["annotations"] == {"eks.amazonaws.com/role-arn": "arn:aws:mock:eu-west-1:123456789012:data-role"}
     assert "initContainers" not in spec_of(program(), "paddle-data")["template"]["spec"]
+
+
+def test_a_list_of_addresses_reaches_the_data_job_in_its_order(program: RunStack) -> None:
+    graph = program({"data": {"source": ["https://host/b", "https://host/a"]}})
+    assert env_of(container_of(graph, "paddle-data"))["DATA_SOURCE"] == "https://host/b https://host/a"
 
 
 def test_the_name_of_a_config_map_changes_with_its_scripts(program: RunStack, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,7 +205,17 @@ def test_pods_find_every_script_at_its_path(program: RunStack) -> None:
     graph = program()
     maps = {r.inputs["metadata"]["name"]: r for r in graph.all("kubernetes:core/v1:ConfigMap")}
     for job, files in {
-        "paddle-data": {"contract.py", "prepare.py", "quick_start/train.py"},
+        "paddle-data": {
+            "archives.py",
+            "contract.py",
+            "download.py",
+            "fetch.sh",
+            "prepare.py",
+            "progress.py",
+            "quick_start/train.py",
+            "shards.py",
+            "splitting.py",
+        },
         "paddle-cluster-job": {
             "checkpoints.py",
             "contract.py",
@@ -203,7 +224,9 @@ def test_pods_find_every_script_at_its_path(program: RunStack) -> None:
             "kubernetes_api.py",
             "launch.py",
             "pods.py",
+            "progress.py",
             "report.py",
+            "shards.py",
             "state_files.py",
             "trainer_settings.py",
             "training.py",

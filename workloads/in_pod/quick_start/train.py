@@ -67,7 +67,8 @@ def read_shard(folder: Path) -> tuple[Records, Records]:
     kept: list[str] = []
     held_out: list[str] = []
     for path in sorted(folder.rglob("*.txt")):
-        with path.open(encoding="utf-8", errors="replace") as lines:
+        # As prepare.py does: a byte order mark is not text, and only a newline ends a record.
+        with path.open(encoding="utf-8-sig", errors="replace", newline="\n") as lines:
             for line in itertools.islice(lines, mine, None, processes):
                 (kept if zlib.crc32(line.strip().encode()) % HELD_OUT else held_out).append(line)
     if not kept:
