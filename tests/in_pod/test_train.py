@@ -130,7 +130,7 @@ def test_one_and_three_trainers_make_equally_good_models(tmp_path: Path, api: Fa
         run = make_run(tmp_path, api, account, trainers)
         with (run.root / "data" / str(trainers - 1) / "records.txt").open("a") as last_shard:
             last_shard.writelines(f"1\tzebra {number}\n" for number in range(60))
-        (gang.root / "data" / "manifest.json").unlink()
+        (run.root / "data" / "manifest.json").unlink()
         try:
             start(run)
             finish(run)
