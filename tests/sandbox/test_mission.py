@@ -169,6 +169,10 @@ def test_the_bucket_contains_a_model_whose_loss_went_down(checkout: Checkout) ->
     log = s3.get_object(Bucket=bucket, Key="paddle-cluster-job/output/node_0/train.log")["Body"].read().decode()
     losses = [float(loss) for loss in re.findall(r"loss[=: ]+([0-9.]+)", log)]
     assert losses[-1] < losses[0]
+    page = s3.get_object(Bucket=bucket, Key="paddle-cluster-job/output/report.html")["Body"].read().decode()
+    assert all(
+        words in page for words in ("Finished.", "Checkpoint 2 of 2", "accuracy by checkpoint", "records per second")
+    )
 
 
 @pytest.mark.usefixtures("default_stack")
