@@ -90,7 +90,6 @@ class View:
                 role = roles[pod.uid]
                 self.progress[role] = training_log.read(self.progress.get(role, Progress()), cluster.take_log(pod.uid))
         trouble = [self.trouble, *(cluster.trouble.values() if cluster else ())]
-        steps = state.outputs.get("nextSteps") or {}
         return Snapshot(
             self.names,
             now,
@@ -100,7 +99,7 @@ class View:
             jobs,
             dict(self.progress),
             cost_of(self.settings, state.created),
-            str(steps.get("fetchModel", "")),
+            stack.fetch_command(self.names.stack, state.outputs),
             tuple(dict.fromkeys(filter(None, trouble))),
         )
 

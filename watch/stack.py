@@ -44,6 +44,16 @@ def environment(stack: str) -> Mapping[str, str]:
     return pulumi_environment(stack)
 
 
+def fetch_command(stack: str, outputs: Mapping[str, Any]) -> str:
+    """The command that fetches the model, as it works here; empty if the stack does not export its model yet."""
+    command = str((outputs.get("nextSteps") or {}).get("fetchModel", ""))
+    if not command or not in_sandbox(stack):
+        return command
+    from sandbox.paths import sandbox_command
+
+    return f"{sandbox_command()} --stack {stack} run {command}"
+
+
 def export(stack: str, env: Mapping[str, str]) -> Stack:
     """Read the stack's state. This works while `pulumi up` runs."""
     command = ["pulumi", "stack", "export", "--show-secrets", "--stack", stack]
