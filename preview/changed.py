@@ -6,12 +6,6 @@ import re
 import subprocess
 from collections.abc import Iterable, Sequence
 
-<<<<<<< HEAD
-# What no stack is made of. Anything else may be part of the program, so a new folder counts until it is named here.
-ASIDE = re.compile(
-    r"(\.github|\.ci|\.devcontainer|bench|bootstrap|preview|docs|kube|sandbox|tests|watch)/"
-    r"|[^/]*\.md$|LICENSE$|Makefile$|pyproject\.toml$|requirements-dev\.txt$|\.gitignore$|\.pre-commit-config\.yaml$"
-=======
 # Paths that never affect a deployed stack; a folder ends with a slash. Every other path may be part of the program.
 UNRELATED = (
     ".ci/",
@@ -24,13 +18,13 @@ UNRELATED = (
     "bench/",
     "bootstrap/",
     "docs/",
+    "kube/",
     "preview/",
     "pyproject.toml",
     "requirements-dev.txt",
     "sandbox/",
     "tests/",
     "watch/",
->>>>>>> 3792a70 (Bootstrap creates the deployer policies; plain English in rules, previews, prices and the contributing guide)
 )
 FOLDERS = tuple(path for path in UNRELATED if path.endswith("/"))
 STACK_FILE = re.compile(r"Pulumi\.([^/]+)\.yaml")

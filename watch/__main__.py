@@ -13,8 +13,9 @@ from rich.console import Console
 from rich.live import Live
 
 from kube.client import Api, KubeconfigError, load_kubeconfig
-from price.cost import PriceError, estimate, stack_settings
+from price.cost import estimate
 from settings.schema import Settings
+from settings.stack_file import StackFileError, stack_settings
 from watch import stack, training_log, words
 from watch.cluster import Cluster
 from watch.errors import WatchError
@@ -104,12 +105,9 @@ class View:
         )
 
 
-def cost_of(settings: Settings, since: float) -> Cost | None:
+def cost_of(settings: Settings, since: float) -> Cost:
     """The cost by the list prices, as far as they are known."""
-    try:
-        found = estimate(settings)
-    except PriceError:
-        return None
+    found = estimate(settings)
     return Cost(float(found.hourly), since, found.unknown)
 
 
@@ -190,7 +188,7 @@ def main(arguments: Sequence[str]) -> int:
     console = Console()
     try:
         return run(given.stack, given.once, console)
-    except (WatchError, PriceError) as error:
+    except (WatchError, StackFileError) as error:
         print(f"watch: {error}", file=sys.stderr)
         return 1
     except json.JSONDecodeError:

@@ -16,8 +16,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from price.cost import stack_settings
 from settings.schema import PROJECT
+from settings.stack_file import stack_settings
 from watch import words
 from watch.__main__ import View
 from watch.errors import WatchError
