@@ -1,4 +1,4 @@
-"""The workflows: what actionlint says of them, and what it cannot know: who may do what, and whose code runs where."""
+"""The workflows: actionlint, and what it cannot check: permissions, roles, and whose code runs where."""
 
 import os
 import re
@@ -14,9 +14,10 @@ from settings.schema import PROJECT
 
 FOLDER = PROJECT / ".github/workflows"
 FILES = sorted(path.name for path in FOLDER.glob("*.yml"))
-# All that a job may ask for, and no more.
+# The permissions of each job.
 GRANTED = {
     ("test.yml", "test"): {"contents": "read"},
+    ("test.yml", "unit"): {"contents": "read"},
     ("preview.yml", "changed"): {"contents": "read"},
     ("preview.yml", "preview"): {"contents": "read", "id-token": "write", "pull-requests": "write"},
     ("deploy.yml", "changed"): {"contents": "read"},
@@ -46,14 +47,14 @@ def test_actionlint_finds_nothing() -> None:
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_every_action_is_pinned_by_commit_and_says_its_version(file: str) -> None:
+def test_every_action_is_pinned_by_commit_and_names_its_version(file: str) -> None:
     used = [line.strip() for line in text(file).splitlines() if "uses:" in line]
     assert used
     for line in used:
         assert re.fullmatch(r"- uses: [\w-]+/[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line), line
 
 
-def test_one_commit_for_one_action() -> None:
+def test_each_action_has_one_commit() -> None:
     pins: dict[str, set[str]] = {}
     for file in FILES:
         for action, pin in re.findall(r"uses: ([\w/-]+)@(.*)", text(file)):
@@ -61,7 +62,7 @@ def test_one_commit_for_one_action() -> None:
     assert {action: found for action, found in pins.items() if len(found) > 1} == {}
 
 
-def test_workflows_start_on_these_events_and_no_others() -> None:
+def test_the_events_that_start_the_workflows() -> None:
     main = {"branches": ["main"]}
     assert {file: workflow(file)["on"] for file in FILES} == {
         "deploy.yml": {"push": main, "workflow_dispatch": None},
@@ -70,8 +71,8 @@ def test_workflows_start_on_these_events_and_no_others() -> None:
     }
 
 
-def test_permissions_are_these_and_no_others() -> None:
-    # A job that is added starts with none.
+def test_the_permissions_of_the_jobs() -> None:
+    # A new job starts without permissions.
     assert workflow("preview.yml")["permissions"] == workflow("deploy.yml")["permissions"] == {}
     assert {key: job.get("permissions", workflow(key[0])["permissions"]) for key, job in jobs().items()} == GRANTED
 
@@ -94,48 +95,48 @@ def test_there_are_no_keys_and_each_job_has_its_own_role() -> None:
     }
 
 
-def test_no_checkout_leaves_its_token_behind() -> None:
+def test_no_checkout_keeps_its_token() -> None:
     for job in jobs().values():
         assert with_of(job, "actions/checkout")["persist-credentials"] is False
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_nothing_that_a_stranger_writes_reaches_a_shell(file: str) -> None:
+def test_no_script_contains_an_expression(file: str) -> None:
     scripts = [step["run"] for job in workflow(file)["jobs"].values() for step in job["steps"] if "run" in step]
     assert scripts
     assert not [script for script in scripts if "${{" in script]
 
 
-def test_no_workflow_runs_a_forks_code_with_rights() -> None:
+def test_no_workflow_gives_permissions_to_the_code_of_a_fork() -> None:
     changed = workflow("preview.yml")["jobs"]["changed"]
     assert "github.event.pull_request.head.repo.full_name == github.repository" in changed["if"]
     assert workflow("preview.yml")["jobs"]["preview"]["needs"] == "changed"
 
 
 @pytest.mark.parametrize(("file", "name"), [("preview.yml", "preview"), ("deploy.yml", "deploy")])
-def test_a_stack_is_worked_on_once_at_a_time_and_never_cut_off(file: str, name: str) -> None:
+def test_one_run_per_stack_and_none_is_cancelled(file: str, name: str) -> None:
     concurrency = jobs()[file, name]["concurrency"]
     assert "${{ matrix.stack }}" in concurrency["group"]
     assert concurrency["cancel-in-progress"] is False
 
 
-def test_a_deployment_waits_for_its_environment() -> None:
+def test_a_deployment_uses_the_environment_of_its_stack() -> None:
     deploy = jobs()["deploy.yml", "deploy"]
     assert deploy["environment"] == "${{ matrix.stack }}"
     assert deploy["steps"][-1]["run"] == 'pulumi up --stack "$STACK" --policy-pack policy --yes --non-interactive'
 
 
-def test_pulumi_is_the_version_of_its_package() -> None:
+def test_the_pulumi_version_is_that_of_the_python_package() -> None:
     (pinned,) = re.findall(r"^pulumi==(.*)$", (PROJECT / "requirements.txt").read_text(), re.MULTILINE)
     for file in ("preview.yml", "deploy.yml"):
         assert re.findall(r"pulumi-version: (.*)", text(file)) == [pinned]
 
 
-def test_the_tests_are_all_of_them() -> None:
+def test_the_test_job_runs_all_tests() -> None:
     assert jobs()["test.yml", "test"]["steps"][-1] == {"run": "make test"}
 
 
-def test_a_preview_is_told_whether_it_succeeds_or_not() -> None:
+def test_a_failed_preview_is_commented_too() -> None:
     preview, comment = jobs()["preview.yml", "preview"]["steps"][-2:]
     assert '.venv/bin/python -m preview.run "$STACK" ' in preview["run"]
     assert 'python3 -m preview.comment "$NUMBER"' in comment["run"]
@@ -145,12 +146,12 @@ def test_a_preview_is_told_whether_it_succeeds_or_not() -> None:
 
 
 @pytest.mark.parametrize("file", ["preview.yml", "deploy.yml"])
-@pytest.mark.parametrize(("base", "told"), [("HEAD", "[]"), ("", '["dev", "prod"]')])
-def test_the_changed_stacks_reach_the_next_job(file: str, base: str, told: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("base", "expected"), [("HEAD", "[]"), ("", '["dev", "prod"]')])
+def test_the_changed_stacks_reach_the_next_job(file: str, base: str, expected: str, tmp_path: Path) -> None:
     job = jobs()[file, "changed"]
     (step,) = (step for step in job["steps"] if step.get("id") == "changed")
     output = tmp_path / "output"
     given = {"PATH": os.environ["PATH"], "BASE": base, "STACKS": "dev prod", "GITHUB_OUTPUT": str(output)}
     subprocess.run(["bash", "-e", "-c", step["run"]], cwd=PROJECT, env=given, check=True)
-    assert output.read_text() == f"stacks={told}\n"
+    assert output.read_text() == f"stacks={expected}\n"
     assert job["outputs"] == {"stacks": "${{ steps.changed.outputs.stacks }}"}
