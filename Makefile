@@ -3,22 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 POLICY := policy/.venv
-<<<<<<< HEAD
-OURS := __main__.py settings infra workloads price preview bootstrap kube sandbox watch tests bench docs
+CHECKED := __main__.py settings infra workloads price preview bootstrap kube sandbox watch tests bench docs
 STACK ?= dev
 
 .DEFAULT_GOAL := help
-.PHONY: help price watch sandbox sandbox-status sandbox-down venv policy lint types unit test bench bench-watch report-screenshots lock
-=======
-CHECKED := __main__.py settings infra workloads price preview bootstrap sandbox watch tests bench docs
-STACK ?= dev
-
-.DEFAULT_GOAL := help
-.PHONY: help price sandbox sandbox-status sandbox-down venv policy lint types unit unit-python test bench lock
->>>>>>> 3792a70 (Bootstrap creates the deployer policies; plain English in rules, previews, prices and the contributing guide)
+.PHONY: help price watch sandbox sandbox-status sandbox-down venv policy lint types unit unit-python test bench bench-watch report-screenshots lock
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
 sandbox: $(VENV)/.program ## run the whole program on this machine, without an AWS account
 	$(BIN)/python -m sandbox up
@@ -32,14 +24,10 @@ sandbox-down: $(VENV)/.program ## destroy the stack of the sandbox and stop all 
 price: $(VENV)/.program ## show the price of a stack: make price STACK=dev
 	@$(BIN)/python -m price $(STACK)
 
-<<<<<<< HEAD
-watch: $(VENV)/.watch ## live view of a running stack: make watch STACK=dev
+watch: $(VENV)/.watch ## show a running stack live: make watch STACK=dev
 	@$(BIN)/python -m watch --stack $(STACK)
 
-venv: $(VENV)/.checks ## the Python environment, as pinned
-=======
 venv: $(VENV)/.checks ## install the pinned Python packages into .venv
->>>>>>> 3792a70 (Bootstrap creates the deployer policies; plain English in rules, previews, prices and the contributing guide)
 
 $(VENV)/.program: requirements.txt constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -84,17 +72,13 @@ bench: venv ## measure the program (3 and 1000 trainers) and the preparation of 
 	$(BIN)/python -m bench.program
 	$(BIN)/python -m bench.prepare 1
 
-<<<<<<< HEAD
-bench-watch: venv ## the live view with 1000 trainers on a real API server
+bench-watch: venv ## measure the live view with 1000 trainers on a real API server
 	$(BIN)/python -m bench.watch
 
-report-screenshots: venv ## pictures of report.html at two widths, light and dark, in screenshots/ (needs chromium)
+report-screenshots: venv ## make pictures of report.html in screenshots/ (needs chromium)
 	$(BIN)/python -m tests.in_pod.report_screenshots screenshots
 
-lock: ## pin the packages that ours bring along
-=======
 lock: ## update constraints.txt: pin the packages that the required ones depend on
->>>>>>> 3792a70 (Bootstrap creates the deployer policies; plain English in rules, previews, prices and the contributing guide)
 	rm -rf .lock && $(PYTHON) -m venv .lock
 	.lock/bin/pip install --quiet -r <(grep -hE '^[a-zA-Z]' requirements.txt sandbox/requirements.txt watch/requirements.txt requirements-dev.txt | sort -u)
 	.lock/bin/pip freeze > constraints.txt
