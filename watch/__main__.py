@@ -63,8 +63,10 @@ class View:
     def read_state(self) -> None:
         try:
             self.state, self.trouble = stack.export(self.names.stack, self.env), ""
-        except (WatchError, ValueError) as error:
+        except WatchError as error:
             self.trouble = str(error)
+        except (ValueError, KeyError, TypeError) as error:
+            self.trouble = f"The state of the stack is not understood: {error!r}"
 
     def connect(self) -> None:
         """Begin to follow the cluster as soon as the state names one."""

@@ -49,7 +49,7 @@ class Cluster:
             try:
                 for kind, item in self._events(name):
                     self._apply(name, kind, item)
-            except (ApiError, UnreachableError, ValueError, KeyError) as error:
+            except (ApiError, UnreachableError, OSError, ValueError, KeyError) as error:
                 self.trouble[name] = advice(name, error)
             wait(RETRY_SECONDS)
 
@@ -106,7 +106,7 @@ class Cluster:
                     with self._lock:
                         self.logs[uid].append(line.decode(errors="replace"))
                     self.arrived.add(uid)
-            except (ApiError, UnreachableError):
+            except (ApiError, UnreachableError, OSError):
                 pass  # the pod is gone or its node does not answer: the pod's state says so
             self.arrived.add(uid)
             current = self.objects.get("pods", {}).get(name)
