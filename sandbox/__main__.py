@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -24,6 +25,8 @@ def main(arguments: Sequence[str]) -> int:
     subcommands.add_parser("status", help="list the running processes with their process IDs and ports")
     engine = subcommands.add_parser("pulumi", help="run a Pulumi command on the stack, for example `preview`")
     engine.add_argument("arguments", nargs=argparse.REMAINDER)
+    command = subcommands.add_parser("run", help="run a command in which `aws` and `kubectl` use the sandbox")
+    command.add_argument("arguments", nargs=argparse.REMAINDER)
     given = parser.parse_args(arguments)
 
     def interrupt(number: int, frame: FrameType | None) -> None:
@@ -35,6 +38,8 @@ def main(arguments: Sequence[str]) -> int:
             return commands.up(given.stack)
         if given.command == "pulumi":
             return commands.pulumi(given.stack, given.arguments or ["help"])
+        if given.command == "run":
+            return commands.run(given.stack, given.arguments or [os.environ.get("SHELL", "/bin/sh")])
         return commands.down() if given.command == "down" else commands.status()
     except SandboxError as error:
         print(f"sandbox: {error}", file=sys.stderr)

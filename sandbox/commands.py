@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -12,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox import build, processes, progress
+from sandbox import build, processes, progress, summary
 from sandbox.cloud.emulated_aws import EmulatedAws
 from sandbox.cluster import pod_networks
 from sandbox.cluster.control_plane import ControlPlane, WorkerNode
@@ -25,6 +27,7 @@ from sandbox.plugins import choice
 from sandbox.progress import report, step
 
 FOLDER = CHECKOUT / ".sandbox"
+CONFIG_COMMANDS = ("get", "set", "set-all", "rm", "rm-all")
 CHANGING_COMMANDS = ("up", "destroy", "refresh", "import")
 STOPPED = "stopped (run `make sandbox`)"
 PAST_TENSE = {"create": "created", "update": "updated", "replace": "replaced", "delete": "deleted"}
@@ -62,7 +65,7 @@ def up(name: str) -> int:
     began = time.monotonic()
     with _exclusively():
         sandbox = _prepare(stack_file.load(name))
-        endpoint = _start(sandbox)
+        _start(sandbox)
         report("Running `pulumi up`: it creates the AWS resources, then trains the model. This takes 1 to 3 minutes.")
         code = sandbox.pulumi("up", "--yes", "--skip-preview", "--suppress-outputs")
         if code:
@@ -70,7 +73,7 @@ def up(name: str) -> int:
                 f"`pulumi up` failed. The reason is above. The logs of the pods are in {sandbox.workers.root}."
             )
         sandbox.last_run_succeeded.touch()
-        _print_summary(sandbox, endpoint, time.monotonic() - began)
+        _print_summary(sandbox, time.monotonic() - began)
     return 0
 
 
@@ -99,9 +102,10 @@ def down() -> int:
 
 def pulumi(name: str, arguments: Sequence[str]) -> int:
     """Run any Pulumi command on a stack of the sandbox."""
-    sandbox = _prepare(stack_file.load(name))
-    if not sandbox.engine.config.exists():
-        raise SandboxError(f"stack {name} was not started in this checkout. Run `{_up_command(name)}` first.")
+    stack = stack_file.load(name)
+    _refuse_lost_settings(stack, arguments)
+    sandbox = _prepare(stack)
+    _require_started(sandbox)
     with _exclusively():
         known = sandbox.last_run_succeeded.exists()
         if arguments[0] in CHANGING_COMMANDS:
@@ -115,6 +119,16 @@ def pulumi(name: str, arguments: Sequence[str]) -> int:
 def pulumi_environment(name: str) -> dict[str, str]:
     """The environment in which `pulumi` finds a stack of the sandbox."""
     return _prepare(stack_file.load(name)).engine.environment
+
+
+def run(name: str, command: Sequence[str]) -> int:
+    """Run a command in which `aws` and `kubectl` use the sandbox."""
+    sandbox = _prepare(stack_file.load(name))
+    _require_started(sandbox)
+    try:
+        return subprocess.run(command, env=_tool_environment(sandbox), check=False).returncode
+    except FileNotFoundError:
+        raise SandboxError(f"the command `{command[0]}` was not found on PATH.") from None
 
 
 def status() -> int:
@@ -140,6 +154,25 @@ def status() -> int:
     return 0
 
 
+def _refuse_lost_settings(stack: stack_file.Stack, arguments: Sequence[str]) -> None:
+    """Refuse commands that write settings into the copy of the stack file, which the next `up` overwrites."""
+    instead = f"Run `{sandbox_command()} --stack {stack.name} pulumi config set KEY VALUE`, or edit {stack.file.name}."
+    if arguments[0] == "config":
+        verbs = [each for each in arguments[1:] if not each.startswith("-")]
+        if verbs and verbs[0] not in CONFIG_COMMANDS:
+            raise SandboxError(f"`pulumi config {verbs[0]}` does not work in the sandbox. {instead}")
+        if "--secret" in arguments:
+            raise SandboxError(f"--secret: the sandbox cannot read secrets of {stack.file.name}. Use a plain value.")
+    elif any(each in ("-c", "--config") or each.startswith(("-c=", "--config=")) for each in arguments):
+        raise SandboxError(f"--config: the next `up` would forget this value. {instead}")
+
+
+def _require_started(sandbox: Sandbox) -> None:
+    name = sandbox.stack.name
+    if not sandbox.engine.config.exists():
+        raise SandboxError(f"stack {name} was not started in this checkout. Run `{_up_command(name)}` first.")
+
+
 def _prepare(stack: stack_file.Stack) -> Sandbox:
     """Build the tools that are missing in the cache."""
     path = [] if shutil.which("pulumi") else [build.engine()]
@@ -148,7 +181,7 @@ def _prepare(stack: stack_file.Stack) -> Sandbox:
     folder = FOLDER / "stacks" / stack.name
     return Sandbox(
         stack,
-        PulumiCli(FOLDER, path, stack.name, folder / f"Pulumi.{stack.name}.yaml"),
+        PulumiCli(FOLDER, path, stack.name, folder / f"Pulumi.{stack.name}.yaml", stack.file),
         EmulatedAws(python, FOLDER),
         binaries,
         ControlPlane(folder / "kubernetes"),
@@ -156,8 +189,8 @@ def _prepare(stack: stack_file.Stack) -> Sandbox:
     )
 
 
-def _start(sandbox: Sandbox) -> str:
-    """Start AWS, Kubernetes and the workers if they are not running. Returns the endpoint of AWS."""
+def _start(sandbox: Sandbox) -> None:
+    """Start AWS, Kubernetes and the workers if they are not running."""
     sandbox.engine.clean_up_after_kill()
     aws = sandbox.aws.running()
     changed_plugins = _install_plugins(sandbox)
@@ -189,7 +222,6 @@ def _start(sandbox: Sandbox) -> str:
         sandbox.last_run_succeeded.unlink()
     elif sandbox.engine.resource_count():
         _refresh(sandbox)
-    return endpoint
 
 
 def _reason_to_start_over(sandbox: Sandbox, aws: processes.Process | None, changed_plugins: list[str]) -> str:
@@ -223,7 +255,11 @@ def _stop_clusters(python: Path) -> None:
 def _install_plugins(sandbox: Sandbox) -> list[str]:
     """Returns the former providers that were replaced: an official by an emulated one, or the other way round."""
     home = FOLDER / "home/.pulumi"
-    if choice.is_current(home, os.environ):
+    # The plugins start code of this checkout. Another revision can have this code, or its Python, at other paths.
+    code = [sys.executable, str(sandbox.aws.python), *map(str, sorted((CHECKOUT / "sandbox").glob("*/*.py")))]
+    stamp = hashlib.sha256("\n".join(code).encode()).hexdigest()
+    installed = home / "installed-plugins"
+    if installed.exists() and installed.read_text() == stamp and choice.is_current(home, os.environ):
         return []
     with step("looking for the official provider plugins") as shown:
         plugins = choice.choose(sandbox.engine.environment, os.environ)
@@ -234,6 +270,7 @@ def _install_plugins(sandbox: Sandbox) -> list[str]:
     choice.install(plugins, home, sandbox.aws.python)
     if not shutil.which("pulumi-language-python"):
         choice.install_language_host(home, Path(sys.executable))
+    installed.write_text(stamp)
     replaced = [plugin for plugin in plugins if before.get(plugin.name, plugin.emulated) != plugin.emulated]
     return [f"the {'official' if plugin.emulated else 'emulated'} {plugin.name} provider" for plugin in replaced]
 
@@ -249,12 +286,11 @@ def _refresh(sandbox: Sandbox) -> None:
 
 
 def _nodes(stack: stack_file.Stack, network: int) -> list[WorkerNode]:
-    zones = stack.setting_or_default("availabilityZones", list) or [f"{stack.region}a", f"{stack.region}b"]
-    instance_type = stack.setting_or_default("workers.instanceType", str)
-    count = stack.setting_or_default("workers.count", int)
-    if count > pod_networks.NODES:
-        raise SandboxError(f"workers.count: {count} is too many. The sandbox can run up to {pod_networks.NODES}.")
-    return [WorkerNode(i + 1, zones[i % len(zones)], instance_type, network) for i in range(count)]
+    zones = stack.settings.availability_zones or (f"{stack.region}a", f"{stack.region}b")
+    workers, most = stack.settings.workers, pod_networks.NODES
+    if workers.count > most:
+        raise SandboxError(f"workers.count: {workers.count} is too many. The sandbox can run up to {most}.")
+    return [WorkerNode(i + 1, zones[i % len(zones)], workers.instance_type, network) for i in range(workers.count)]
 
 
 def _stacks_with_state() -> list[str]:
@@ -281,29 +317,52 @@ def _exclusively() -> Iterator[None]:
         yield
 
 
-def _print_summary(sandbox: Sandbox, endpoint: str, seconds: float) -> None:
-    print()
-    for key, value in sandbox.engine.stack_outputs().items():
-        if not isinstance(value, dict):
-            print(f"  {key}: {value}")
-            continue
-        print(f"  {key}:")
-        for name, each in value.items():
-            print(f"    {name}: {each}")
-    aws = sandbox.aws.python.with_name("aws")
+def _print_summary(sandbox: Sandbox, seconds: float) -> None:
+    outputs = sandbox.engine.stack_outputs()
+    model = str(outputs.get("model", ""))
+    copies = FOLDER / "stacks" / sandbox.stack.name / "model"
+    trained = sandbox.workers.running() is not None
+    if trained and model.startswith("s3://"):
+        _copy_results(sandbox, model, copies)
     counts = sandbox.engine.last_changes()
     changes = ", ".join(f"{counts[kind]} {past}" for kind, past in PAST_TENSE.items() if kind in counts)
-    simulated = "" if sandbox.workers.running() else "\nPods were simulated: nothing was trained. There is no model."
-    print(
-        f"""
-Done in {progress.elapsed(seconds)}. Resources: {changes or "nothing changed"}.{simulated}
+    simulated = [] if trained else ["  Pods were simulated: nothing was trained. There is no model."]
+    stack = "" if sandbox.stack.name == "local" else f" --stack {sandbox.stack.name}"
+    sections = {
+        "Stack outputs": summary.output_lines(outputs),
+        "Model": summary.model_lines(model, copies) if trained else simulated,
+        "Next steps": summary.next_steps(outputs.get("nextSteps") or {}, sandbox_command() + stack),
+        "Sandbox": [
+            f"  logs: {FOLDER / 'logs'}",
+            f"  logs of the pods: {sandbox.workers.root / 'logs'}",
+            "  list the processes: make sandbox-status",
+            "  stop: make sandbox-down",
+        ],
+    }
+    print(f"\n{summary.text(sections)}\n")
+    print(f"Done in {progress.elapsed(seconds)}. Resources: {changes or 'nothing changed'}.")
 
-  Kubernetes    kubectl --kubeconfig {sandbox.kubernetes.kubeconfig} get all --all-namespaces
-  AWS           AWS_ACCESS_KEY_ID=sandbox AWS_SECRET_ACCESS_KEY=sandbox \\
-                  {aws} --endpoint-url {endpoint} --region {sandbox.stack.region} s3 ls
-  logs          {FOLDER / "logs"}
-  logs of pods  {sandbox.workers.root}
-  processes     make sandbox-status
-  stop          make sandbox-down
-"""
-    )
+
+def _copy_results(sandbox: Sandbox, model: str, folder: Path) -> None:
+    """Copy the report and the file `done` of the model from the bucket."""
+    parent = model.rstrip("/").rpartition("/")[0]
+    names = ("report.html", f"{summary.model_folder(model)}/done")
+    wanted = [argument for name in names for argument in ("--include", name)]
+    copy = ["aws", "s3", "cp", parent, str(folder), "--recursive", "--exclude", "*", *wanted]
+    shutil.rmtree(folder, ignore_errors=True)
+    # Without these files the summary is shorter. `pulumi up` has succeeded all the same.
+    subprocess.run(copy, env=_tool_environment(sandbox), capture_output=True, check=False)
+
+
+def _tool_environment(sandbox: Sandbox) -> dict[str, str]:
+    """The environment in which `aws` and `kubectl` use the sandbox."""
+    aws = sandbox.aws.running()
+    if aws is None:
+        name = sandbox.stack.name
+        raise SandboxError(f"the emulated AWS of stack {name} is not running. Run `{_up_command(name)}` first.")
+    return processes.isolated_environment(os.environ) | {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{aws.port}",
+        "AWS_REGION": sandbox.stack.region,
+        "KUBECONFIG": str(sandbox.kubernetes.kubeconfig),
+        "PATH": os.pathsep.join([*map(str, sandbox.engine.path), os.environ.get("PATH", os.defpath)]),
+    }

@@ -34,6 +34,11 @@ class Process:
         return birth(self.pid) == self.birth
 
 
+def older_than(process: Process, code: Path) -> bool:
+    """Whether the Python code in this folder changed after the process started."""
+    return any(file.stat().st_mtime > process.since for file in code.rglob("*.py"))
+
+
 def start(run: Path, name: str, command: Sequence[str], port: int, log: Path, env: Mapping[str, str]) -> Process:
     """Start `command` in the background and record it in the folder `run`."""
     log.parent.mkdir(parents=True, exist_ok=True)

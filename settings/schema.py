@@ -189,8 +189,25 @@ def load() -> tuple[Settings, list[Problem]]:
 def read(given: Mapping[str, object], folder: Path = PROJECT) -> tuple[Settings, list[Problem]]:
     """Settings from a stack's own keys. A value that cannot be used adds a problem, and its default is used."""
     problems: list[Problem] = []
+    given = _with_paths(given, problems)
     # An older checkout in `folder` may not declare every setting of this version.
     return _build(Settings, "", given, {**declared(), **declared(folder)}, problems), problems
+
+
+def _with_paths(given: Mapping[str, object], out: list[Problem]) -> dict[str, object]:
+    """The keys with dots, as `pulumi config set job.code my_model` writes them, moved into their maps."""
+    nested = {key: value for key, value in given.items() if "." not in key}
+    for key in sorted(set(given) - set(nested)):
+        group, _, name = key.partition(".")
+        try:
+            entries = _mapping(nested.get(group, {}))
+        except ValueError:
+            out.append(Problem(key, _decoded(given[key]), f"is below {group}, which is not a map", "Remove this key"))
+            continue
+        if name in entries:
+            out.append(Problem(key, _decoded(given[key]), f"is also set in the map {group}", "Remove one of the two"))
+        nested[group] = {**entries, name: given[key]}
+    return nested
 
 
 def declared(folder: Path = PROJECT) -> dict[str, object]:

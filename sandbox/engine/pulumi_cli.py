@@ -19,7 +19,7 @@ from sandbox.errors import SandboxError
 from sandbox.paths import CHECKOUT
 
 # The commands that accept --config-file.
-COMMANDS_WITH_CONFIG = ("up", "preview", "refresh", "destroy", "config", "import")
+COMMANDS_WITH_CONFIG = ("up", "preview", "refresh", "destroy", "import")
 SECONDS_BETWEEN_CHECKS = 2.0
 
 
@@ -50,12 +50,17 @@ class Deployment(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class PulumiCli:
-    """The `pulumi` command for one stack. `path` holds the folders of the engine, language host and plugins."""
+    """The `pulumi` command for one stack.
+
+    `path` holds the folders of the engine, language host and plugins. `config` is the stack file of the sandbox, a copy
+    of the user's `stack_file` with other addresses. `pulumi config` works on the user's file.
+    """
 
     folder: Path
     path: Sequence[Path]
     stack: str
     config: Path
+    stack_file: Path
 
     @property
     def environment(self) -> dict[str, str]:
@@ -158,8 +163,9 @@ class PulumiCli:
 
     def _command(self, *arguments: str) -> list[str]:
         stack = [] if arguments[:2] == ("stack", "init") else ["--stack", self.stack]
-        config = ["--config-file", str(self.config)] if arguments[0] in COMMANDS_WITH_CONFIG else []
-        return ["pulumi", *arguments, *stack, *config]
+        file = self.config if arguments[0] in COMMANDS_WITH_CONFIG else None
+        file = self.stack_file if arguments[0] == "config" else file
+        return ["pulumi", *arguments, *stack, *(["--config-file", str(file)] if file else [])]
 
     def _state_file(self) -> Path:
         return next(iter(self.state.glob(f".pulumi/stacks/*/{self.stack}.json")), self.state / f"no stack {self.stack}")

@@ -6,38 +6,34 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import yaml
 
 from sandbox.cloud.services import SERVICES
 from sandbox.errors import SandboxError
 from sandbox.paths import CHECKOUT
-
-T = TypeVar("T")
+from settings.schema import Settings, read
 
 
 @dataclass(frozen=True)
 class Stack:
-    """The settings of a stack: Pulumi.<name>.yaml with the defaults of Pulumi.yaml."""
+    """A stack of the checkout with the contents of its file."""
 
     name: str
     project: str
-    defaults: Mapping[str, Any]
     config: Mapping[str, Any]
 
-    def setting(self, path: str) -> Any:
-        """A setting by its dotted name, or its default."""
-        value: Any = self.config
-        for depth, part in enumerate(path.split(".")):
-            value = value.get(part if depth else f"{self.project}:{part}") if isinstance(value, Mapping) else None
-        return self.defaults[path] if value is None else value
+    @property
+    def settings(self) -> Settings:
+        """The settings of the program, with the default for each invalid one. The program itself reports those."""
+        prefix = f"{self.project}:"
+        given = {key.removeprefix(prefix): value for key, value in self.config.items() if key.startswith(prefix)}
+        return read(given)[0]
 
-    def setting_or_default(self, path: str, kind: type[T]) -> T:
-        """A setting if it has this type, otherwise its default. The program itself reports the wrong type."""
-        value, default = self.setting(path), self.defaults[path]
-        assert isinstance(default, kind)
-        return value if isinstance(value, kind) else default
+    @property
+    def file(self) -> Path:
+        return CHECKOUT / f"Pulumi.{self.name}.yaml"
 
     @property
     def region(self) -> str:
@@ -54,8 +50,7 @@ def load(name: str) -> Stack:
         raise SandboxError(f"--stack {name}: {file} does not exist. Use the name of a stack that has a file.") from None
     if not config.get("aws:region"):
         raise SandboxError(f"{file.name}: aws:region is missing. Add it, for example `aws:region: us-west-2`.")
-    declared = project.get("config") or {}
-    return Stack(name, project["name"], {key: entry.get("default") for key, entry in declared.items()}, config)
+    return Stack(name, project["name"], config)
 
 
 def write_for_engine(stack: Stack, file: Path, endpoint: str, kubeconfig: Path, salt: Path) -> None:
@@ -73,5 +68,6 @@ def write_for_engine(stack: Stack, file: Path, endpoint: str, kubeconfig: Path, 
         f"{stack.project}:kubeconfig": str(kubeconfig),
         pserver: {**given, "nic": "lo"} if isinstance(given, Mapping) else given,
     }
-    written = {"config": {**stack.config, **replaced}, **yaml.safe_load(salt.read_text())}
+    config = {key: value for key, value in stack.config.items() if key != f"{pserver}.nic"}
+    written = {"config": {**config, **replaced}, **yaml.safe_load(salt.read_text())}
     file.write_text(yaml.safe_dump(written, sort_keys=False))

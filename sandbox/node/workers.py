@@ -8,6 +8,7 @@ from pathlib import Path
 
 from sandbox import processes
 from sandbox.errors import SandboxError
+from sandbox.paths import CHECKOUT
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,11 @@ class Workers:
         return processes.find(self.folder / "run", self.name)
 
     def start(self, kubeconfig: Path, endpoint: str) -> None:
-        if self.running():
-            return
+        if process := self.running():
+            # Each container starts with the code of the checkout, which must fit the code of this process.
+            if not processes.older_than(process, CHECKOUT / "sandbox/node"):
+                return
+            self.stop()
         command = [str(self.python), "-m", "sandbox.node", "--kubeconfig", str(kubeconfig), "--root", str(self.root)]
         environment = processes.module_environment() | {"AWS_ENDPOINT_URL": endpoint}
         log = self.folder / f"logs/{self.name}.log"

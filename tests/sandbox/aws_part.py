@@ -36,7 +36,7 @@ class AwsPart:
 
     def set(self, config: Mapping[str, Any]) -> None:
         """Replace all settings of the stack."""
-        settings = stack_file.Stack(self.engine.stack, "paddle-on-aws", {}, config)
+        settings = stack_file.Stack(self.engine.stack, "paddle-on-aws", config)
         stack_file.write_for_engine(
             settings, self.engine.config, self.endpoint, self.engine.folder / "kubeconfig", self.engine.salt
         )
@@ -63,7 +63,9 @@ def aws_part(folder: Path, name: str) -> Iterator[AwsPart]:
     """An empty stack."""
     python, (port,) = build.python(), processes.free_ports(1)
     found = [] if shutil.which("pulumi") else [build.engine()]
-    engine = PulumiCli(folder, [*found, python.parent], name, folder / f"Pulumi.{name}.yaml")
+    engine = PulumiCli(
+        folder, [*found, python.parent], name, folder / f"Pulumi.{name}.yaml", CHECKOUT / f"Pulumi.{name}.yaml"
+    )
     engine.create_stack()
     choice.install(choice.choose(engine.environment, os.environ), folder / "home/.pulumi", python)
     choice.install_language_host(folder / "home/.pulumi", Path(sys.executable))

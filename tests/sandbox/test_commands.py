@@ -25,6 +25,10 @@ def checkout(cached: None, tmp_path: Path) -> Iterator[Checkout]:
         (["--stack", "nope", "up"], "Pulumi.nope.yaml does not exist. Use the name of a stack that has a file."),
         (["pulumi", "preview"], "stack local was not started in this checkout. Run `make sandbox` first."),
         (["upp"], "invalid choice: 'upp'"),
+        (["run", "aws"], "stack local was not started in this checkout. Run `make sandbox` first."),
+        (["pulumi", "config", "refresh"], "`pulumi config refresh` does not work in the sandbox. Run `"),
+        (["pulumi", "config", "set", "--secret", "a", "b"], "--secret: the sandbox cannot read secrets"),
+        (["pulumi", "up", "--config", "a=b"], "--config: the next `up` would forget this value. Run `"),
     ],
 )
 def test_a_mistake_is_reported_without_a_traceback(checkout: Checkout, arguments: list[str], says: str) -> None:

@@ -6,11 +6,13 @@ Each test can run alone. The first one that needs the stack creates it. The test
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import yaml
 
 from kube.client import NODE, PERSISTENT_VOLUME, POD, parse_time
 from tests.sandbox import listening
@@ -173,6 +175,42 @@ def test_the_bucket_contains_a_model_whose_loss_went_down(checkout: Checkout) ->
     assert all(
         words in page for words in ("Finished.", "Checkpoint 2 of 2", "accuracy by checkpoint", "records per second")
     )
+
+
+@pytest.mark.usefixtures("default_stack")
+def test_the_summary_shows_the_numbers_of_the_model(first_up: FirstUp) -> None:
+    assert re.search(r"^  loss: 0\.\d+$", first_up.output, re.MULTILINE), first_up.output
+    assert re.search(r"^  accuracy: [01]\.\d+$", first_up.output, re.MULTILINE), first_up.output
+
+
+@pytest.mark.usefixtures("default_stack")
+def test_the_commands_of_the_summary_work(checkout: Checkout, first_up: FirstUp) -> None:
+    commands = re.findall(r"^    (.* -m sandbox run .*)$", first_up.output, re.MULTILINE)
+    assert [re.findall(r" run (\w+ \S+)", command)[0] for command in commands] == [
+        "kubectl get",
+        "kubectl --namespace",
+        "aws s3",
+    ]
+    for command in commands:
+        done = subprocess.run(
+            command, shell=True, cwd=checkout.project, env=checkout.environment, capture_output=True, check=False
+        )
+        assert done.returncode == 0, (command, done.stdout, done.stderr)
+    assert (checkout.project / "model/model.pdparams").stat().st_size > 0
+
+
+@pytest.mark.usefixtures("stack")
+def test_config_set_changes_the_stack_file(checkout: Checkout) -> None:
+    file = checkout.project / "Pulumi.local.yaml"
+    before = file.read_text()
+    try:
+        assert checkout.run("pulumi", "config", "set", "workers.count", "4").returncode == 0
+        changed = yaml.safe_load(file.read_text())["config"]
+        assert changed == {**yaml.safe_load(before)["config"], "paddle-on-aws:workers.count": "4"}
+        assert before.splitlines()[0] in file.read_text(), "the comments are lost"
+        assert checkout.run("pulumi", "config", "get", "workers.count").stdout.strip() == "4"
+    finally:
+        file.write_text(before)
 
 
 @pytest.mark.usefixtures("default_stack")

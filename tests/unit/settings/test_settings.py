@@ -36,6 +36,13 @@ def test_an_invalid_setting_is_reported(program: RunStack, case: dict[str, Any])
     assert problems[0] == message or (message.endswith(":") and problems[0].startswith(message))
 
 
+def test_a_key_with_a_dot_is_a_path() -> None:
+    settings, problems = read({"job.code": "my_model", "job": {"passes": 7}, "workers.count": "4", "tags.team": "ml"})
+    assert problems == []
+    assert (settings.job.code, settings.job.passes, settings.workers.count) == ("my_model", 7, 4)
+    assert settings.tags == {"team": "ml"}
+
+
 def test_nothing_is_registered_if_a_setting_is_invalid(program: RunStack, monkeypatch: pytest.MonkeyPatch) -> None:
     registered: list[str] = []
     monkeypatch.setattr("tests.unit.program.Aws.new_resource", lambda _, args: registered.append(args.name))

@@ -1,0 +1,44 @@
+"""The text at the end of `make sandbox`: the outputs of the stack, the model, and commands that work in the sandbox."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+
+def output_lines(outputs: Mapping[str, Any]) -> list[str]:
+    """The outputs of the program. `next_steps` prints the commands."""
+    return [f"  {key}: {value}" for key, value in outputs.items() if key not in ("model", "nextSteps")]
+
+
+def model_lines(model: str, folder: Path) -> list[str]:
+    """The location and the numbers of the model. `folder` has copies of its report and of its file `done`."""
+    lines = [f"  location: {model}"]
+    try:
+        done = json.loads((folder / model_folder(model) / "done").read_text())
+    except (OSError, ValueError):
+        done = {}
+    given = done.items() if isinstance(done, dict) else ()
+    numbers = {key: value for key, value in given if type(value) in (int, float)}
+    lines += [f"  {key}: {value}" for key, value in numbers.items() if key != "pass"]
+    report = folder / "report.html"
+    return [*lines, f"  report: {report}"] if report.exists() else lines
+
+
+def model_folder(model: str) -> str:
+    """The name of the last folder in the model's location."""
+    return model.rstrip("/").rpartition("/")[2]
+
+
+def next_steps(steps: Mapping[str, str], sandbox_command: str) -> list[str]:
+    """The commands in the output `nextSteps`, each as it works in the sandbox."""
+    # The endpoint of the emulated EKS is not a Kubernetes API. `run` selects the cluster of the sandbox instead.
+    here = {**steps, "useCluster": "kubectl get pods --all-namespaces"} if "useCluster" in steps else steps
+    return [line for name, command in here.items() for line in (f"  {name}:", f"    {sandbox_command} run {command}")]
+
+
+def text(sections: Mapping[str, Sequence[str]]) -> str:
+    """The sections that have lines, each with its title."""
+    return "\n\n".join("\n".join([title, *lines]) for title, lines in sections.items() if lines)
