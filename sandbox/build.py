@@ -102,7 +102,7 @@ def cached(name: str, build: Callable[[Path], None]) -> Path:
 def _announce_first_build() -> None:
     report(
         "First run: the sandbox compiles Pulumi and Kubernetes and installs PaddlePaddle.\n"
-        "This takes about 12 minutes on 2 cores and downloads about 700 MB.\n"
+        "This takes about 15 minutes on 2 cores, downloads 0.8 GB and needs 10 GB of disk.\n"
         f"The result is kept in {cache()}. Later runs start in seconds."
     )
 
