@@ -66,7 +66,7 @@ def up(name: str) -> int:
     with _exclusively():
         sandbox = _prepare(stack_file.load(name))
         _start(sandbox)
-        report("Running `pulumi up`: it creates the AWS resources, then trains the model. This takes 1 to 3 minutes.")
+        report("Running `pulumi up`. With a training it takes 1 to 3 minutes.")
         code = sandbox.pulumi("up", "--yes", "--skip-preview", "--suppress-outputs")
         if code:
             raise SandboxError(
@@ -107,6 +107,7 @@ def pulumi(name: str, arguments: Sequence[str]) -> int:
     sandbox = _prepare(stack)
     _require_started(sandbox)
     with _exclusively():
+        _install_plugins(sandbox)
         known = sandbox.last_run_succeeded.exists()
         if arguments[0] in CHANGING_COMMANDS:
             sandbox.last_run_succeeded.unlink(missing_ok=True)
@@ -207,7 +208,7 @@ def _start(sandbox: Sandbox) -> None:
         shown.note(sandbox.kubernetes.up(sandbox.binaries, simulate_pods=bool(why_simulated)))
         sandbox.kubernetes.set_nodes(_nodes(sandbox.stack, pod_networks.claim(sandbox.kubernetes.folder)))
     with step("starting the emulated AWS") as shown:
-        shown.note("it was running already" if aws else "")
+        shown.note("already running" if aws else "")
         aws = aws or sandbox.aws.start()
     endpoint = f"http://127.0.0.1:{aws.port}"
     if why_simulated:
