@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import os
 import shutil
 import subprocess
@@ -27,6 +26,7 @@ from sandbox.plugins import choice
 from sandbox.progress import report, step
 
 FOLDER = CHECKOUT / ".sandbox"
+PULUMI_HOME = FOLDER / "home/.pulumi"
 CONFIG_COMMANDS = ("get", "set", "set-all", "rm", "rm-all")
 CHANGING_COMMANDS = ("up", "destroy", "refresh", "import")
 STOPPED = "stopped (run `make sandbox`)"
@@ -106,8 +106,9 @@ def pulumi(name: str, arguments: Sequence[str]) -> int:
     _refuse_lost_settings(stack, arguments)
     sandbox = _prepare(stack)
     _require_started(sandbox)
+    if not _plugins_are_current(sandbox):
+        raise SandboxError(f"stack {name} was started with other plugins. Run `{_up_command(name)}` first.")
     with _exclusively():
-        _install_plugins(sandbox)
         known = sandbox.last_run_succeeded.exists()
         if arguments[0] in CHANGING_COMMANDS:
             sandbox.last_run_succeeded.unlink(missing_ok=True)
@@ -253,25 +254,32 @@ def _stop_clusters(python: Path) -> None:
     shutil.rmtree(FOLDER / "stacks", ignore_errors=True)
 
 
+def _plugin_code(sandbox: Sandbox) -> str:
+    """The paths that the plugins start. Another revision can have its code, or its Python, at other paths."""
+    code = sorted(str(file) for file in (CHECKOUT / "sandbox").glob("*/*.py"))
+    return "\n".join([sys.executable, str(sandbox.aws.python), *code])
+
+
+def _plugins_are_current(sandbox: Sandbox) -> bool:
+    installed = PULUMI_HOME / "plugins-start.txt"
+    same_code = installed.exists() and installed.read_text() == _plugin_code(sandbox)
+    return same_code and choice.is_current(PULUMI_HOME, os.environ)
+
+
 def _install_plugins(sandbox: Sandbox) -> list[str]:
     """Returns the former providers that were replaced: an official by an emulated one, or the other way round."""
-    home = FOLDER / "home/.pulumi"
-    # The plugins start code of this checkout. Another revision can have this code, or its Python, at other paths.
-    code = [sys.executable, str(sandbox.aws.python), *map(str, sorted((CHECKOUT / "sandbox").glob("*/*.py")))]
-    stamp = hashlib.sha256("\n".join(code).encode()).hexdigest()
-    installed = home / "installed-plugins"
-    if installed.exists() and installed.read_text() == stamp and choice.is_current(home, os.environ):
+    if _plugins_are_current(sandbox):
         return []
     with step("looking for the official provider plugins") as shown:
         plugins = choice.choose(sandbox.engine.environment, os.environ)
         emulated = [plugin.name for plugin in plugins if plugin.emulated]
         shown.note(f"not found: using the emulated {' and '.join(emulated)} provider" if emulated else "found")
-    before = choice.installed(home)
-    shutil.rmtree(home / "plugins", ignore_errors=True)
-    choice.install(plugins, home, sandbox.aws.python)
+    before = choice.installed(PULUMI_HOME)
+    shutil.rmtree(PULUMI_HOME / "plugins", ignore_errors=True)
+    choice.install(plugins, PULUMI_HOME, sandbox.aws.python)
     if not shutil.which("pulumi-language-python"):
-        choice.install_language_host(home, Path(sys.executable))
-    installed.write_text(stamp)
+        choice.install_language_host(PULUMI_HOME, Path(sys.executable))
+    (PULUMI_HOME / "plugins-start.txt").write_text(_plugin_code(sandbox))
     replaced = [plugin for plugin in plugins if before.get(plugin.name, plugin.emulated) != plugin.emulated]
     return [f"the {'official' if plugin.emulated else 'emulated'} {plugin.name} provider" for plugin in replaced]
 
