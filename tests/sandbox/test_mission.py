@@ -186,11 +186,8 @@ def test_the_summary_shows_the_numbers_of_the_model(first_up: FirstUp) -> None:
 @pytest.mark.usefixtures("default_stack")
 def test_the_commands_of_the_summary_work(checkout: Checkout, first_up: FirstUp) -> None:
     commands = re.findall(r"^    (.* -m sandbox run .*)$", first_up.output, re.MULTILINE)
-    assert [re.findall(r" run (\w+ \S+)", command)[0] for command in commands] == [
-        "kubectl get",
-        "kubectl --namespace",
-        "aws s3",
-    ]
+    started = {command.rpartition(" -m sandbox run ")[2].partition(" ")[0] for command in commands}
+    assert (len(commands), started) == (3, {"aws", "kubectl"})
     for command in commands:
         done = subprocess.run(
             command, shell=True, cwd=checkout.project, env=checkout.environment, capture_output=True, check=False
