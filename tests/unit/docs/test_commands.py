@@ -92,8 +92,9 @@ def test_modules_accept_their_options(command: Command) -> None:
     run = [sys.executable, "-m", module, "--help"]
     done = subprocess.run(run, cwd=PROJECT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    # The words after `pulumi` belong to Pulumi.
-    own = rest[: rest.index("pulumi") + 1] if "pulumi" in rest else rest
+    # The words after `pulumi` and `run` belong to another program.
+    end = next((number for number, word in enumerate(rest, 1) if word in ("pulumi", "run")), len(rest))
+    own = rest[:end]
     for word in own:
         if word.startswith("-") or word == own[-1]:
             assert re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", done.stdout), (
