@@ -1,4 +1,4 @@
-"""The view of a stack with 1000 trainers on a real API server: seconds to the first picture, and requests for pods."""
+"""The live view with 1000 trainers on a real API server: seconds to the first picture, and requests for pods."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from watch.screen import draw
 from watch.snapshot import FAILED, Cost, Names, Snapshot, jobs_of, nodes_of, pods_to_read
 from watch.training_log import Progress
 
-# The state is a file in S3 or a service of Pulumi: read it more often only while `pulumi up` works.
+# Each reading starts `pulumi`, which may read from S3. Read more often only while `pulumi up` runs.
 SECONDS_BETWEEN_STATES, SECONDS_WHEN_IDLE = 5.0, 15.0
 SECONDS_BETWEEN_PICTURES = 1.0
 SECONDS_FOR_FIRST_LIST = 15.0
@@ -31,7 +31,7 @@ SECONDS_FOR_LOGS = 3.0
 
 
 class View:
-    """Collects what is known of one stack."""
+    """Collects the facts about one stack."""
 
     def __init__(self, name: str, settings: Settings) -> None:
         self.settings = settings
@@ -69,7 +69,7 @@ class View:
             self.trouble = f"The state of the stack is not understood: {error!r}"
 
     def connect(self) -> None:
-        """Begin to follow the cluster as soon as the state names one."""
+        """Start to follow the cluster as soon as the state contains its kubeconfig."""
         if self.cluster or not self.state.kubeconfig:
             return
         try:
@@ -81,7 +81,7 @@ class View:
         self.cluster.start()
 
     def snapshot(self) -> Snapshot:
-        """What is known now."""
+        """The facts at this moment."""
         now = time.time()
         state, cluster = self.state, self.cluster
         self.seen = {each: self.seen.get(each, now) for each in state.operations}
@@ -108,13 +108,13 @@ class View:
 
 
 def cost_of(settings: Settings, since: float) -> Cost:
-    """The cost by the list prices, as far as they are known."""
+    """The cost at list prices; items without a known price are listed in `unknown`."""
     found = estimate(settings)
     return Cost(float(found.hourly), since, found.unknown)
 
 
 def first(view: View) -> Snapshot:
-    """The first full picture: the cluster's lists, and the logs that are there."""
+    """The first picture. It waits until the cluster has listed its objects."""
     view.connect()
     ends = time.monotonic() + SECONDS_FOR_FIRST_LIST
     while view.cluster and not view.cluster.listed and time.monotonic() < ends:
@@ -123,7 +123,7 @@ def first(view: View) -> Snapshot:
 
 
 def settle_logs(view: View) -> Snapshot:
-    """A picture with the logs that arrive in the next seconds."""
+    """A picture that includes the logs. It waits a few seconds for them."""
     ends = time.monotonic() + SECONDS_FOR_LOGS
     view.snapshot()
     while view.cluster and not view.cluster.logs_read() and time.monotonic() < ends:
@@ -168,7 +168,7 @@ def run(name: str, once: bool, console: Console) -> int:
 
 
 def print_until_the_end(view: View) -> int:
-    """Print what happens until the model is ready or a Job has failed."""
+    """Print each change until the model is ready or a Job has failed."""
     known: set[str] = set()
     while True:
         view.connect()

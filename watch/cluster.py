@@ -11,7 +11,7 @@ from kube.client import NODE, POD, Api, ApiError, Kind, UnreachableError
 
 JOB = Kind("batch/v1", "Job", "jobs", True)
 KINDS = {"nodes": NODE, "jobs": JOB, "pods": POD}
-# Pods of Jobs alone: the label that the Job controller gives them.
+# Only pods of Jobs: the Job controller sets this label.
 SELECTOR = {"pods": {"labelSelector": "job-name"}}
 RETRY_SECONDS = 2.0
 LOG_LINES = 5000
@@ -36,7 +36,7 @@ class Cluster:
 
     @property
     def listed(self) -> bool:
-        """Whether each kind was listed, or could not be."""
+        """Whether each kind was listed or failed to list."""
         return all(name in self.objects or name in self.trouble for name in KINDS)
 
     def copy(self, name: str) -> list[Object]:
@@ -81,17 +81,17 @@ class Cluster:
                 self.objects[name][item["metadata"]["name"]] = item
 
     def follow_log(self, uid: str, name: str) -> None:
-        """Read the pod's log from now on, if nobody does so yet."""
+        """Start a thread that reads the pod's log, unless one does so already."""
         if uid not in self.logs:
             self.logs[uid] = []
             threading.Thread(target=self._read_log, args=(uid, name), daemon=True).start()
 
     def logs_read(self) -> bool:
-        """Whether each log that is followed has arrived, or cannot be read."""
+        """Whether the first answer for each followed log has arrived."""
         return set(self.logs) <= self.arrived
 
     def take_log(self, uid: str) -> list[str]:
-        """The lines that came since the last call."""
+        """The lines that arrived since the last call."""
         with self._lock:
             lines, self.logs[uid] = self.logs.get(uid, []), []
         return lines
@@ -107,7 +107,7 @@ class Cluster:
                         self.logs[uid].append(line.decode(errors="replace"))
                     self.arrived.add(uid)
             except (ApiError, UnreachableError, OSError):
-                pass  # the pod is gone or its node does not answer: the pod's state says so
+                pass  # the pod was deleted or its node does not answer; the state of the pod shows this
             self.arrived.add(uid)
             current = self.objects.get("pods", {}).get(name)
             if not current or current["metadata"]["uid"] != uid or is_over(current):
@@ -120,17 +120,15 @@ def is_over(pod: Mapping[str, Any]) -> bool:
 
 
 def advice(name: str, error: Exception) -> str:
-    """What to do when the cluster does not show its objects."""
+    """One line for the user: why the cluster does not list its objects, and what to do."""
     if isinstance(error, ApiError) and error.code == 401:
-        return (
-            "The cluster does not know you. Log in to AWS with the role that created the stack, or add yours to admins."
-        )
+        return "The cluster does not accept your login. Log in with the AWS role that created the stack, or add yours to admins."
     if isinstance(error, ApiError) and error.code == 403:
         return f"You have no right to list {name} in the cluster. Ask its owner to add your role to the setting admins."
     if isinstance(error, ApiError):
         return f"The cluster does not list its {name}: {error}"
     if "credential plugin" in str(error):
-        return f"There is no login for the cluster: {error}. Install the AWS CLI and log in to AWS."
+        return f"The login for the cluster failed: {error}. Install the AWS CLI and log in to AWS."
     if isinstance(error, UnreachableError):
         return "The cluster does not answer. Check that it exists, your network, and the setting apiAccessCidrs."
-    return f"The cluster gave an answer that is not understood: {error!r}"
+    return f"The cluster gave an unexpected answer: {error!r}"

@@ -1,4 +1,4 @@
-"""The one kind of error that the view reports and stops at."""
+"""The error that ends the view."""
 
 
 class WatchError(Exception):

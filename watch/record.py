@@ -26,7 +26,7 @@ from watch.snapshot import Snapshot
 
 STACK, WIDTH, SANDBOX_LINES, FRAMES, LARGEST = "local", 100, 9, 10, 300_000
 SECONDS_PER_FRAME, SECONDS_FOR_LAST = 2.5, 8.0
-# rich's own frame format loads a font from the internet.
+# The default format of rich loads a font from the internet.
 FORMAT = """<g class="frame" id="{unique_id}"><style>{styles}</style>
 <g font-family="ui-monospace, Menlo, Consolas, monospace" font-size="{char_height}px">
 <defs><clipPath id="{unique_id}-clip-terminal"><rect x="0" y="0" width="{terminal_width}" height="{terminal_height}"/>
@@ -91,7 +91,7 @@ def look(view: View) -> Snapshot:
 
 
 def key_moments(moments: Sequence[Moment]) -> list[Moment]:
-    """Moments at which something had changed, evenly chosen, with the last."""
+    """Evenly chosen moments at which something had changed. The last moment is always included."""
     changed: list[Moment] = []
     before: object = None
     for moment in moments:
@@ -121,7 +121,7 @@ def frame(moment: Moment, name: str) -> tuple[str, float, float]:
 
 
 def animation(moments: Sequence[Moment]) -> str:
-    """The frames one after the other; who asked for less motion sees the last one."""
+    """The frames one after the other. With the browser setting for reduced motion, only the last one."""
     frames = [frame(moment, f"f{number}") for number, moment in enumerate(moments)]
     total = SECONDS_PER_FRAME * (len(frames) - 1) + SECONDS_FOR_LAST
     rules = [".frame { visibility: hidden; }", f"#f{len(frames) - 1} {{ visibility: visible; }}"]

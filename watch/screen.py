@@ -1,4 +1,4 @@
-"""A snapshot as it is drawn in a terminal."""
+"""Draws a snapshot in a terminal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_NODES, MOST_NUMBERS, MOST_ATTEMPTS = 6, 6, 4
 
 
 def draw(snapshot: Snapshot, width: int) -> RenderableType:
-    """Everything, for a terminal of this width."""
+    """The whole picture for a terminal of this width."""
     parts = [_head(snapshot), *_operations(snapshot)]
     if snapshot.nodes:
         parts.append(_panel("Nodes", _nodes(snapshot)))

@@ -1,4 +1,4 @@
-"""A picture of a stack at one moment, made from what Pulumi, the cluster and the logs of pods state."""
+"""The state of a stack at one moment, computed from the output of Pulumi, the cluster's objects and the pods' logs."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Names:
-    """What the stack's settings call its Jobs."""
+    """The facts from the stack's settings that the view needs."""
 
     stack: str
     region: str
@@ -79,7 +79,7 @@ class Snapshot:
     names: Names
     now: float
     resources: int
-    operations: tuple[tuple[str, float], ...]  # each with the time since when the view sees it
+    operations: tuple[tuple[str, float], ...]  # the text, and when the view first saw it
     nodes: tuple[Node, ...]
     jobs: tuple[Job, ...]
     progress: Mapping[str, Progress]  # by role
@@ -183,7 +183,7 @@ def _note(status: Object) -> str:
 
 
 def pods_to_read(jobs: Sequence[Job]) -> list[Pod]:
-    """The pods whose logs tell the progress: the first pod of each Job, once it has started."""
+    """The pods whose logs show the progress: the first pod of each Job that has started."""
     firsts = [job.pods[0] for job in jobs if job.pods and (job.role != "training" or job.pods[0].trainer in (0, None))]
     return [pod for pod in firsts if pod.state in (RUNNING, DONE, FAILED)]
 

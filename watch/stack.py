@@ -1,4 +1,4 @@
-"""What Pulumi knows of a stack: its resources, its outputs, and what `pulumi up` is doing now."""
+"""Reads a stack from Pulumi: its resources, its outputs, and what `pulumi up` is doing now."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from settings.schema import PROJECT
 from watch.errors import WatchError
 
-# The engine marks a secret value in its state with this key.
+# The engine wraps a secret value in an object with this key.
 SECRET_KEY = "4dabf18193072939515e22adb298388d"
 SECONDS_TO_ANSWER = 60
 
@@ -81,7 +81,7 @@ def export(stack: str, env: Mapping[str, str]) -> Stack:
 
 
 def advice(stack: str, message: str) -> str:
-    """What to do when Pulumi cannot read the stack."""
+    """One line for the user: why Pulumi cannot read the stack, and what to do."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     reason = next((line for line in lines if line.startswith("error:")), lines[-1] if lines else "no reason given")
     if "no stack named" in message or "could not find stack" in message:
@@ -112,13 +112,13 @@ def read_state(exported: Mapping[str, Any]) -> Stack:
 
 
 def describe(operation: str, resource: Mapping[str, Any]) -> str:
-    """An operation as a person says it: `creating Cluster paddle-cluster`."""
+    """An operation as text, such as `creating Cluster paddle-cluster`."""
     name = resource["urn"].rpartition("::")[2]
     return f"{operation} {resource['type'].rpartition(':')[2]} {name}"
 
 
 def plain(value: Any) -> Any:
-    """A value of the state without the engine's mark around a secret."""
+    """A value of the state, with secrets unwrapped."""
     if not isinstance(value, Mapping):
         return value
     if SECRET_KEY in value:

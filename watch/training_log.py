@@ -1,4 +1,4 @@
-"""What the log of a Job's pod tells about its progress."""
+"""Reads the progress of a Job from the log of one of its pods."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Progress:
 
 
 def read(progress: Progress, lines: Iterable[str]) -> Progress:
-    """The progress after these lines. To read a line twice changes nothing."""
+    """The progress after these lines. Reading a line twice changes nothing."""
     for line in lines:
         progress = read_line(progress, line.strip())
     return progress
@@ -75,7 +75,7 @@ def read_line(progress: Progress, line: str) -> Progress:
 
 
 def time_left(progress: Progress, now: float) -> float | None:
-    """Seconds until the last checkpoint: as the training states it, else from the newest checkpoints."""
+    """Seconds until the last checkpoint: the ETA in the log, or an estimate from the newest checkpoints."""
     if progress.remaining is not None:
         return progress.remaining
     newest = sorted(progress.written)[-10:]

@@ -1,4 +1,4 @@
-"""Numbers, times and states as short texts, and a snapshot as plain lines for a log."""
+"""Short texts for numbers, times and states, and the plain lines for output that is not a terminal."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def model_numbers(snapshot: Snapshot) -> str:
 
 
 def lines(snapshot: Snapshot) -> list[str]:
-    """The snapshot as lines that only change when something happens: a log prints the new ones."""
+    """The snapshot as lines. They contain no durations, so a line changes only when something happens."""
     where = "the sandbox" if snapshot.names.sandbox else f"AWS {snapshot.names.region}"
     found = [f"stack {snapshot.names.stack} in {where}"]
     if snapshot.cost:

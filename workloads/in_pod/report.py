@@ -1,4 +1,4 @@
-"""The training's report: one HTML file, written from what lies on the volume."""
+"""The report of a training: one HTML file, computed from the files on the volume."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Attempt = Dict[str, Any]
 
 
 class File(NamedTuple):
-    """A file of a checkpoint; no checksum where nobody stated one."""
+    """A file of a checkpoint. The checksum is empty if it is not known."""
 
     name: str
     size: int
@@ -32,7 +32,7 @@ class File(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """What a complete checkpoint states about itself."""
+    """The facts about one complete checkpoint."""
 
     name: str
     number: int
@@ -43,7 +43,7 @@ class Checkpoint(NamedTuple):
 
 
 class Report(NamedTuple):
-    """Everything that the page shows."""
+    """All facts on the page."""
 
     job: str
     planned: int
@@ -54,11 +54,11 @@ class Report(NamedTuple):
     written: float
 
 
-# What lies on the volume
+# Reading and writing files on the volume
 
 
 def numbers_of(done: Any) -> dict[str, float]:
-    """The numbers that training code put into `done`, whatever else is there."""
+    """The finite numbers at the top level of `done`."""
     if not isinstance(done, dict):
         return {}
     found = {}
@@ -92,7 +92,7 @@ def files_in(folder: Path) -> tuple[File, ...]:
 
 
 def read_checkpoint(folder: Path) -> Checkpoint | None:
-    """The checkpoint in this folder, or nothing if it is not complete."""
+    """The checkpoint in this folder; None if it is not complete."""
     named = re.fullmatch(r"pass-(\d{1,9})", folder.name)
     try:
         if not named or not (folder / "done").is_file():
@@ -125,7 +125,7 @@ def read_json(path: Path, kind: type) -> Any:
 
 
 def read_history(output: Path) -> list[Attempt]:
-    """All attempts of this training; what is not an attempt is left out."""
+    """All attempts of this training. Unreadable entries are left out."""
     number = (int, float)
     fields: dict[str, Any] = {"job": str, "number": int, "started": number, "resume": str, "reason": str, "result": str}
     return [
@@ -138,7 +138,7 @@ def read_history(output: Path) -> list[Attempt]:
 def next_history(
     history: Sequence[Attempt], job: str, number: int, resume: str, reason: str, result: str, now: float
 ) -> list[Attempt]:
-    """The history after trainer 0 decided: a new attempt with the reason for it, or the final result."""
+    """The history after a decision of trainer 0: a new attempt and the reason for it, or the final result."""
     entries = [dict(each) for each in history]
     last = entries[-1] if entries else None
     if last and not last["result"] and last["ended"] is None:
@@ -154,7 +154,7 @@ def next_history(
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write the file whole: a reader sees the old content or the new."""
+    """Replace the file atomically: a reader sees the old or the new content."""
     aside = path.with_name("." + path.name)
     with aside.open("wb") as stream:
         stream.write(content)
@@ -169,7 +169,7 @@ def write_history(output: Path, history: Sequence[Attempt]) -> None:
 
 
 def with_checksums(checkpoint: Checkpoint, folder: Path) -> Checkpoint:
-    """The checkpoint with a checksum of each file, where `done` does not list the files."""
+    """The checkpoint with computed checksums, if `done` does not list the files."""
     if checkpoint.stated:
         return checkpoint
     return checkpoint._replace(
@@ -188,7 +188,7 @@ def sha256(path: Path) -> str:
 
 @lru_cache(maxsize=1000)
 def _sha256(path: Path, size: int, changed: int) -> str:
-    """Size and time are there for the cache: a large file is read once."""
+    """Size and time are part of the cache's key: an unchanged file is read once."""
     digest = hashlib.sha256()
     with path.open("rb") as stream:
         for block in iter(lambda: stream.read(BLOCK), b""):
@@ -197,7 +197,7 @@ def _sha256(path: Path, size: int, changed: int) -> str:
 
 
 def gather(output: Path, job: str, planned: int, settings: Mapping[str, str]) -> Report:
-    """The report's facts, from the volume."""
+    """Read the facts of the report from the volume."""
     checkpoints = read_checkpoints(output)
     if checkpoints:
         checkpoints[-1] = with_checksums(checkpoints[-1], output / checkpoints[-1].name)
@@ -214,7 +214,7 @@ def write_report(output: Path, report: Report) -> None:
 
 
 def plain(value: object) -> str:
-    """Any value as short text that shows what it is: no control characters, no secrets of a URL."""
+    """A value as short text, without control characters, and without the user name and query string of a URL."""
     if isinstance(value, (list, tuple)):
         value = ", ".join(map(str, value[:20])) + (f", and {len(value) - 20} more" if len(value) > 20 else "")
     text = re.sub(r"([a-zA-Z][a-zA-Z0-9+.-]*://)(?:[^\s/?#]*@)?([^\s?#]*)(?:[?#]\S*)?", r"\1\2", str(value))
@@ -223,7 +223,7 @@ def plain(value: object) -> str:
 
 
 def safe(value: object) -> str:
-    """Any value as text of an HTML page."""
+    """A value as escaped HTML text."""
     return html.escape(plain(value), quote=True)
 
 
@@ -237,7 +237,7 @@ def number_text(value: float) -> str:
 
 
 def size_text(size: float) -> str:
-    """Bytes in the unit that suits them."""
+    """A size with a suitable unit."""
     for unit in ("bytes", "KiB", "MiB"):
         if abs(size) < 1024:
             return f"{size:,.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
@@ -281,7 +281,7 @@ def ticks(low: float, high: float, most: int) -> list[float]:
 
 
 def tick_texts(marks: Sequence[float]) -> list[str]:
-    """The marks' texts, with enough digits to differ."""
+    """The texts of the axis values, with enough digits to differ."""
     large = max(map(abs, marks))
     if 10 <= large < 1e7 and all(mark == int(mark) for mark in marks):
         return [f"{int(mark):,}" for mark in marks]
@@ -293,7 +293,7 @@ def tick_texts(marks: Sequence[float]) -> list[str]:
 
 
 def whole_ticks(low: int, high: int, most: int) -> list[int]:
-    """Checkpoint numbers to write below the axis."""
+    """The checkpoint numbers on the axis."""
     step = max(1, math.ceil((high - low) / most))
     step = next(each * 10**power for power in range(20) for each in (1, 2, 5) if each * 10**power >= step)
     inner = [each for each in range(step, high + 1, step) if each - low > step / 2 and high - each > step / 2]
@@ -465,7 +465,7 @@ def culprit(reason: str) -> str:
 
 
 def timeline(attempts: Sequence[Attempt], now: float) -> str:
-    """Each attempt with its place in time, where it began and why it ended."""
+    """Each attempt: a bar on the time axis, where it started and why it ended."""
     shown = attempts[-MOST_ATTEMPTS:]
     begin = min(each["started"] for each in shown)
     span = max(1e-9, max(each["ended"] or now for each in shown) - begin)
@@ -482,7 +482,7 @@ def timeline(attempts: Sequence[Attempt], now: float) -> str:
         ended = f"Ended: {safe(each['reason']) or 'no reason is known'}." if each["ended"] else "Still running."
         who = culprit(each["reason"]) if color == "bad" else ""
         cause = f" <strong>Caused by {safe(who)}.</strong>" if who else ""
-        # The words below say the same as the bar.
+        # Hidden from screen readers: the text has the same facts.
         bar = (
             '<svg viewBox="0 0 1000 10" preserveAspectRatio="none" aria-hidden="true">'
             f'<rect class="track" width="1000" height="10"/>'
@@ -513,7 +513,7 @@ def files(checkpoint: Checkpoint) -> str:
 
 
 def render(report: Report) -> str:
-    """The page: one file that needs no other."""
+    """The HTML page. It loads no other file."""
     series = curves(report.checkpoints)
     figures = "".join(curve(name, points) for name, points in list(series.items())[:MOST_CURVES])
     if len(series) > MOST_CURVES:
@@ -544,7 +544,7 @@ def render(report: Report) -> str:
 
 
 def news(report: Report, known: set[str]) -> list[str]:
-    """What to print: a line for each checkpoint not printed before. `known` learns them."""
+    """One log line for each checkpoint that is not in `known` yet; adds them to `known`."""
     lines = []
     for each in report.checkpoints[-MOST_POINTS:]:
         if each.name not in known:
@@ -555,7 +555,7 @@ def news(report: Report, known: set[str]) -> list[str]:
 
 
 def fingerprint(output: Path) -> tuple[Any, ...]:
-    """What changes with each checkpoint and each attempt."""
+    """A value that changes with each checkpoint and each attempt."""
     names = sorted(entry.name for entry in os.scandir(output) if entry.name.startswith("pass-"))
     stamps = []
     for path in (output / HISTORY, *(output / name / "done" for name in names[-1:])):
@@ -573,7 +573,7 @@ def attempts_line(history: Sequence[Attempt]) -> str:
 
 
 def keep(write: Callable[[], None], output: Path, stop: Callable[[float], bool], seconds: float = 2.0) -> None:
-    """Write the report whenever a checkpoint or an attempt came, until `stop` returns true."""
+    """Write the report after each new checkpoint or attempt, until `stop` returns true."""
     seen: tuple[Any, ...] = ()
     while not stop(seconds):
         try:
