@@ -234,6 +234,6 @@ def test_one_line_says_what_to_do_about_the_cluster() -> None:
     from kube.client import ApiError, UnreachableError
 
     assert "add your role to the setting admins" in advice("pods", ApiError(403, {}))
-    assert "The cluster does not accept your login" in advice("pods", ApiError(401, {}))
+    assert "The cluster rejects your login" in advice("pods", ApiError(401, {}))
     assert "apiAccessCidrs" in advice("pods", UnreachableError("no route"))
     assert "Install the AWS CLI" in advice("pods", UnreachableError("the credential plugin `aws` did not run"))
