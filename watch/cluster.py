@@ -122,7 +122,7 @@ def is_over(pod: Mapping[str, Any]) -> bool:
 def advice(name: str, error: Exception) -> str:
     """One line for the user: why the cluster does not list its objects, and what to do."""
     if isinstance(error, ApiError) and error.code == 401:
-        return "The cluster rejects your login. Log in with the AWS role that created the stack, or add yours to admins."
+        return "The cluster rejects your login. Log in as the AWS role that created the stack, or add yours to admins."
     if isinstance(error, ApiError) and error.code == 403:
         return f"You have no right to list {name} in the cluster. Ask its owner to add your role to the setting admins."
     if isinstance(error, ApiError):
