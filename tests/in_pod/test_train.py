@@ -22,7 +22,7 @@ PASSES = 3
 PREDICT = """
 import sys, json, paddle, train
 lines = open(sys.argv[2])
-records = train.read_records(lines, "fresh")
+records = train.read_records(("fresh", line) for line in lines)
 weights = paddle.nn.Embedding(train.WORDS, 1)
 weights.set_state_dict(paddle.load(sys.argv[1] + "/model.pdparams"))
 accuracy, zebra = train.accuracy(weights, records), weights.weight[train.word_ids("zebra")[1]]
@@ -113,24 +113,13 @@ def examine(run: TrainingRun, folder: Path) -> tuple[float, float]:
     return accuracy, zebra
 
 
-def test_records_begin_and_end_where_prepare_says(tmp_path: Path) -> None:
-    """A byte order mark is not text, and a lone CR does not end a record."""
-    lines = [f"{n % 2}\tgood\rword {n}\r\n".encode() for n in range(50)]
-    (tmp_path / "records.txt").write_bytes(b"\xef\xbb\xbf" + b"".join(lines))
-    program = "import pathlib, sys, train; print(*(len(r.labels) for r in train.read_shard(pathlib.Path(sys.argv[1]))))"
-    environment = {**os.environ, "PYTHONPATH": str(TRAINER / "quick_start")}
-    command = [sys.executable, "-c", program, str(tmp_path)]
-    result = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
-    assert sum(map(int, result.stdout.split())) == len(lines)
-
-
 def test_one_and_three_trainers_make_equally_good_models(tmp_path: Path, api: FakeApi, account: Path) -> None:
     accuracies, told = {}, {}
     for trainers in (1, 3):
         run = make_run(tmp_path, api, account, trainers)
+        (run.root / "data" / "manifest.json").unlink()  # the shard changes below
         with (run.root / "data" / str(trainers - 1) / "records.txt").open("a") as last_shard:
             last_shard.writelines(f"1\tzebra {number}\n" for number in range(60))
-        (run.root / "data" / "manifest.json").unlink()
         try:
             start(run)
             finish(run)
@@ -159,7 +148,7 @@ def test_a_killed_training_process_costs_no_complete_pass(three: TrainingRun) ->
     os.kill(training_process(three, 1), signal.SIGKILL)
     complete = inodes(three)
     finish(three)
-    assert "attempt 2: trainer 0 of 3 starts from pass-000" in three.pods[0].text()
+    assert "attempt 2: trainer 0 of 3 starts from checkpoint pass-000" in three.pods[0].text()
     assert complete.items() <= inodes(three).items(), "a complete pass was done again"
     assert len(three.all) == 3, "no pod had to be replaced"
 
@@ -170,7 +159,7 @@ def test_a_killed_launcher_is_replaced_and_the_training_goes_on(three: TrainingR
     three.pods[0].process.kill()
     complete = inodes(three)
     finish(three)
-    assert "attempt 2: trainer 0 of 3 starts from pass-000" in three.pods[0].text()
+    assert "attempt 2: trainer 0 of 3 starts from checkpoint pass-000" in three.pods[0].text()
     assert complete.items() <= inodes(three).items(), "a complete pass was done again"
     assert len(three.all) == 4
 
@@ -180,7 +169,38 @@ def test_a_pass_that_does_not_fit_on_the_disk_is_a_clear_error(three: TrainingRu
     for index in range(3):
         three.start(index, under=("prlimit", "--fsize=400000") if index == 0 else ())
     three.wait(three.ended, seconds=180, replace=False)
-    assert three.statuses() == [1, 1, 1]
+    assert three.statuses() == [100, 100, 100]
     assert f"pass-00000 cannot be written to {three.root}/output: " in three.pods[0].text()
-    assert "trainer 0 ended with status 1, saying: pass-00000 cannot be written" in three.pods[2].text()
+    assert "trainer 0 ended with status 1, last output: pass-00000 cannot be written" in three.pods[2].text()
     assert not three.passes()
+
+
+def read_shard(folder: Path, expression: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """train.py's view of a shard."""
+    script = f"import sys, pathlib, train; kept, held_out = train.read_shard(pathlib.Path(sys.argv[1])); {expression}"
+    environment = {**os.environ, "PYTHONPATH": str(TRAINER / "quick_start"), **environment}
+    return subprocess.run(
+        [sys.executable, "-c", script, str(folder)], env=environment, capture_output=True, text=True, timeout=120
+    )
+
+
+def test_a_wrong_line_is_named_by_its_file_and_number(tmp_path: Path) -> None:
+    good = "".join(f"1\tgood review {number}\n" for number in range(25))
+    (tmp_path / "a.txt").write_text(good)
+    (tmp_path / "b.txt").write_text(good + "2\tbad\n" + good)
+    result = read_shard(tmp_path, "", PADDLE_LOCAL_RANK="1", PADDLE_LOCAL_SIZE="2")
+    assert result.stderr.splitlines()[-1] == f"{tmp_path}/b.txt, line 26: '2\\tbad\\n' is not `0 or 1 <tab> words`"
+
+
+def test_a_byte_order_mark_and_lone_carriage_returns_do_not_make_records(tmp_path: Path) -> None:
+    lines = [f"1\tgood\rreview {number}\r\n" for number in range(100)]
+    (tmp_path / "a.txt").write_bytes("".join(["\ufeff", *lines]).encode())
+    result = read_shard(tmp_path, "print(len(kept.labels) + len(held_out.labels))")
+    assert result.stdout.splitlines()[-1:] == ["100"], result.stderr
+
+
+def test_the_accuracy_without_records_is_unknown(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("1\tgood\n")
+    expression = "import paddle; print(train.accuracy(paddle.nn.Embedding(train.WORDS, 1), train.read_records([])))"
+    result = read_shard(tmp_path, expression)
+    assert result.stdout.splitlines()[-1:] == ["None"], result.stderr

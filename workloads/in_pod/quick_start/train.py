@@ -1,4 +1,4 @@
-"""Bag-of-words logistic regression over labelled reviews (`0 or 1 <tab> words`), data parallel over every trainer."""
+"""Trains a classifier of reviews (`0 or 1 <tab> words`): logistic regression on bags of words, on all trainers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import sys
 import time
 import zlib
 from pathlib import Path
-from typing import Any, Iterator, NamedTuple, Sequence
+from typing import Any, Iterable, NamedTuple, Sequence
 
 import numpy
 import paddle
@@ -21,11 +21,11 @@ WORDS = 1 << 16  # words are hashed to this many weights
 PADDING, BIAS = 0, 1
 GLOBAL_BATCH = 512
 LEARNING_RATE = 0.02
-HELD_OUT = 10  # one record in so many is kept for measuring
+HELD_OUT = 10  # one record of so many measures the accuracy and is not trained on
 
 
 class Records(NamedTuple):
-    """Records as numbers: the word ids of all, where each record's begin, and the labels."""
+    """Records as numbers: the word ids of all records, the position where each record starts, and the labels."""
 
     ids: numpy.ndarray
     starts: numpy.ndarray
@@ -41,20 +41,20 @@ class Records(NamedTuple):
 
 
 def word_ids(text: str) -> list[int]:
-    """The words of a review as ids, the bias first."""
+    """The ids of the words in a review; the first id is the bias."""
     return [BIAS] + [2 + zlib.crc32(word.encode()) % (WORDS - 2) for word in text.split()]
 
 
-def read_records(lines: Iterator[str], where: str) -> Records:
-    """Numbers from lines; a line that is no record is named."""
+def read_records(lines: Iterable[tuple[str, str]]) -> Records:
+    """The records in the lines. Each line comes with its place, which is named if the line is not a record."""
     ids: list[int] = []
     starts, labels = [0], []
-    for number, line in enumerate(lines, 1):
+    for place, line in lines:
         if not line.strip():
             continue
         label, tab, text = line.partition("\t")
         if label not in ("0", "1") or not tab:
-            sys.exit(f"{where}, line {number}: {line[:40]!r} is not `0 or 1 <tab> words`")
+            sys.exit(f"{place}: {line[:40]!r} is not `0 or 1 <tab> words`")
         labels.append(float(label))
         ids.extend(word_ids(text))
         starts.append(len(ids))
@@ -62,22 +62,23 @@ def read_records(lines: Iterator[str], where: str) -> Records:
 
 
 def read_shard(folder: Path) -> tuple[Records, Records]:
-    """This process's records, and those held out: chosen by content, so the same ones however the data is split."""
+    """This process's records: those to train on, and those that measure the accuracy. The content decides which."""
     mine, processes = int(os.environ.get("PADDLE_LOCAL_RANK", "0")), int(os.environ.get("PADDLE_LOCAL_SIZE", "1"))
-    kept: list[str] = []
-    held_out: list[str] = []
+    kept: list[tuple[str, str]] = []
+    held_out: list[tuple[str, str]] = []
     for path in sorted(folder.rglob("*.txt")):
-        # As prepare.py does: a byte order mark is not text, and only a newline ends a record.
+        # Only "\n" ends a line, as in the data Job. utf-8-sig ignores a byte order mark.
         with path.open(encoding="utf-8-sig", errors="replace", newline="\n") as lines:
-            for line in itertools.islice(lines, mine, None, processes):
-                (kept if zlib.crc32(line.strip().encode()) % HELD_OUT else held_out).append(line)
+            for number, line in itertools.islice(enumerate(lines, 1), mine, None, processes):
+                chosen = kept if zlib.crc32(line.strip().encode()) % HELD_OUT else held_out
+                chosen.append((f"{path}, line {number}", line))
     if not kept:
         sys.exit(f"{folder}: no records to train on; each trainer needs some in *.txt")
-    return read_records(iter(kept), str(folder)), read_records(iter(held_out), str(folder))
+    return read_records(kept), read_records(held_out)
 
 
 def total(values: Sequence[float]) -> list[float]:
-    """The values added up over all trainers."""
+    """The sum of each value over all trainers."""
     tensor = paddle.to_tensor(list(values), dtype="float64")
     if dist.get_world_size() > 1:
         dist.all_reduce(tensor)
@@ -85,58 +86,58 @@ def total(values: Sequence[float]) -> list[float]:
 
 
 def score(model: Any, ids: paddle.Tensor) -> paddle.Tensor:
-    """The log-odds that each review is a good one."""
+    """The log-odds that each review is positive."""
     return model(ids).sum(axis=[1, 2])
 
 
-def accuracy(model: Any, records: Records) -> float:
-    """The share of records told right, over all trainers."""
+def accuracy(model: Any, records: Records) -> float | None:
+    """The share of correct predictions on all trainers; None without any records."""
     right = 0
     with paddle.no_grad():
         for start in range(0, len(records.labels), GLOBAL_BATCH):
             ids, labels = records.batch(range(start, min(start + GLOBAL_BATCH, len(records.labels))))
             right += int(((score(model, ids) > 0) == (labels > 0.5)).sum())
     all_right, count = total([right, len(records.labels)])
-    return all_right / max(count, 1.0)
+    return all_right / count if count else None
 
 
 def save(output: Path, number: int, model: Any, optimizer: Any, metrics: dict[str, float]) -> None:
-    """Write pass-0000N whole: aside, `done` last with each file's size and checksum, on disk, then renamed."""
+    """Write the checkpoint pass-0000N into a temporary folder, the file `done` last, and rename the folder."""
     target = output / f"pass-{number:05d}"
-    aside = output / f".{target.name}"
-    for left in (aside, target):
-        shutil.rmtree(left, ignore_errors=True)
-    aside.mkdir(parents=True)
-    paddle.save(model.state_dict(), str(aside / "model.pdparams"))
-    paddle.save(optimizer.state_dict(), str(aside / "optimizer.pdopt"))
+    temporary = output / f".{target.name}"
+    for old in (temporary, target):
+        shutil.rmtree(old, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    paddle.save(model.state_dict(), str(temporary / "model.pdparams"))
+    paddle.save(optimizer.state_dict(), str(temporary / "optimizer.pdopt"))
     files = {}
-    for path in sorted(aside.iterdir()):
+    for path in sorted(temporary.iterdir()):
         content = path.read_bytes()
         files[path.name] = {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
         sync(path)
-    (aside / "done").write_text(json.dumps({"pass": number, **metrics, "files": files}, indent=1))
-    sync(aside / "done")
-    sync(aside)
-    aside.rename(target)
+    (temporary / "done").write_text(json.dumps({"pass": number, **metrics, "files": files}, indent=1))
+    sync(temporary / "done")
+    sync(temporary)
+    temporary.rename(target)
     sync(output)
 
 
 def sync(path: Path) -> None:
-    """Have the file or folder on disk."""
+    """Flush the file or folder to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     os.fsync(descriptor)
     os.close(descriptor)
 
 
 def train_pass(number: int, passes: int, model: Any, optimizer: Any, records: Records) -> float:
-    """One pass over the data, the same number of steps on every trainer; returns the mean loss."""
+    """One pass over the data, with the same number of steps on every trainer. Returns the mean loss."""
     world = dist.get_world_size()
     batch = max(1, GLOBAL_BATCH // world)
     sizes = paddle.to_tensor([len(records.labels)])
     if world > 1:
         dist.all_reduce(sizes, op=dist.ReduceOp.MAX)
     steps = -(-int(sizes.item()) // batch)
-    # A trainer with fewer records begins again with its first, so that no other waits for it for ever.
+    # A trainer with fewer records uses its first ones again: with fewer steps, the others would wait for it forever.
     order = numpy.resize(numpy.random.RandomState(number).permutation(len(records.labels)), steps * batch)
     loss_sum, started = 0.0, time.monotonic()
     printed = started
@@ -162,7 +163,7 @@ def clock(seconds: float) -> str:
 
 
 def main() -> None:
-    """Train from the newest complete pass to the last."""
+    """Train from the newest checkpoint to the last pass."""
     output, passes = Path(os.environ["OUTPUT_DIR"]), int(os.environ["PASSES"])
     resume = os.environ.get("RESUME_FROM", "")
     if dist.ParallelEnv().world_size > 1:
@@ -190,18 +191,21 @@ def main() -> None:
             continue
         try:
             speed = count / (time.monotonic() - begun)
-            numbers = {"loss": round(loss, 5), "accuracy": round(right, 5), "records per second": round(speed)}
+            numbers = {"loss": round(loss, 5), "records per second": round(speed)}
+            if right is not None:
+                numbers["accuracy"] = round(right, 5)
             save(output, number, weights, optimizer, numbers)
         except OSError as error:
             sys.exit(f"pass-{number:05d} cannot be written to {output}: {error}")
         now = time.monotonic()
         left = (now - started) / (number - first + 1) * (passes - number - 1)
+        measured = "unknown (no records to measure it)" if right is None else f"{right:.4f}"
         print(
-            f"pass {number + 1}/{passes}: loss {loss:.4f}  accuracy {right:.4f}  "
+            f"pass {number + 1}/{passes}: loss {loss:.4f}  accuracy {measured}  "
             f"{speed:.0f} records/s  ETA {clock(left)}",
             flush=True,
         )
-    total([0])  # nobody leaves before trainer 0 has written the last pass
+    total([0])  # wait until trainer 0 has written the last checkpoint
 
 
 if __name__ == "__main__":
