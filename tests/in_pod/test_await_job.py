@@ -37,7 +37,7 @@ def condition(kind: str, reason: str, message: str) -> dict[str, str]:
         (
             condition("Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit"),
             1,
-            "failed, nothing to export: BackoffLimitExceeded: Job has reached the specified backoff limit",
+            "failed, so there is nothing to export: BackoffLimitExceeded: Job has reached the specified backoff limit",
         ),
     ],
 )
