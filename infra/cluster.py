@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pulumi
 import pulumi_aws as aws
@@ -12,8 +13,9 @@ import yaml
 from infra.iam import allow, assumed_by, document
 from infra.naming import prefix
 from infra.network import Network
-from settings.region import Architecture, RegionSupport
-from settings.schema import Settings
+from settings.credentials import CliCredentials, cli_credentials
+from settings.region import InstanceType, RegionSupport
+from settings.schema import NODES_PER_GROUP, Settings
 
 LOG_TYPES = ("api", "audit", "authenticator", "controllerManager", "scheduler")
 LOG_DAYS = 30
@@ -24,9 +26,18 @@ WORKER_POLICIES = ("AmazonEC2ContainerRegistryPullOnly", "AmazonEKSWorkerNodePol
 SESSION_MANAGER_POLICY = "AmazonSSMManagedInstanceCore"
 
 
-def kubeconfig(name: str, endpoint: str, certificate_authority: str, region: str) -> str:
+def kubeconfig(name: str, endpoint: str, certificate_authority: str, region: str, credentials: CliCredentials) -> str:
     """A kubeconfig that gets a new token from the AWS CLI for each session."""
-    arguments = ["--region", region, "eks", "get-token", "--cluster-name", name, "--output", "json"]
+    command = ["eks", "get-token", "--cluster-name", name, "--output", "json"]
+    environment = [{"name": key, "value": value} for key, value in credentials.environment.items()]
+    executable: dict[str, Any] = {
+        "apiVersion": "client.authentication.k8s.io/v1beta1",
+        "command": "aws",
+        "args": [*credentials.options, "--region", region, *command, *credentials.token_options],
+        "interactiveMode": "Never",
+    }
+    if environment:
+        executable["env"] = environment
     return yaml.safe_dump(
         {
             "apiVersion": "v1",
@@ -37,19 +48,7 @@ def kubeconfig(name: str, endpoint: str, certificate_authority: str, region: str
                     "cluster": {"server": endpoint, "certificate-authority-data": certificate_authority},
                 }
             ],
-            "users": [
-                {
-                    "name": name,
-                    "user": {
-                        "exec": {
-                            "apiVersion": "client.authentication.k8s.io/v1beta1",
-                            "command": "aws",
-                            "args": arguments,
-                            "interactiveMode": "Never",
-                        }
-                    },
-                }
-            ],
+            "users": [{"name": name, "user": {"exec": executable}}],
             "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
             "current-context": name,
         },
@@ -57,10 +56,16 @@ def kubeconfig(name: str, endpoint: str, certificate_authority: str, region: str
     )
 
 
-def ami_type(architecture: Architecture | None, gpus: int) -> str:
+def ami_type(kind: InstanceType) -> str:
     """The EKS name of the Amazon Linux 2023 image for an instance type."""
-    family = "ARM_64" if architecture == "arm64" else "x86_64"
-    return f"AL2023_{family}_{'NVIDIA' if gpus else 'STANDARD'}"
+    family = "ARM_64" if kind.architecture == "arm64" else "x86_64"
+    return f"AL2023_{family}_{'NVIDIA' if kind.gpus else 'STANDARD'}"
+
+
+def group_sizes(count: int) -> list[int]:
+    """Sizes of the fewest node groups that EKS allows for this many workers. They differ by at most one."""
+    groups = max(1, -(-count // NODES_PER_GROUP))
+    return [count // groups + (i < count % groups) for i in range(groups)]
 
 
 @dataclass(frozen=True)
@@ -76,7 +81,7 @@ class Cluster(pulumi.ComponentResource):
 
     cluster: aws.eks.Cluster
     worker_group: aws.ec2.SecurityGroup
-    nodes: aws.eks.NodeGroup
+    nodes: Sequence[aws.eks.NodeGroup]
     identity_provider: aws.iam.OpenIdConnectProvider
     issuer: pulumi.Output[str]
     kubeconfig: pulumi.Output[str]
@@ -140,8 +145,10 @@ class Cluster(pulumi.ComponentResource):
         self.kubeconfig = pulumi.Output.secret(
             Path(settings.kubeconfig).read_text()
             if settings.kubeconfig
-            else pulumi.Output.all(cluster_name, self.cluster.endpoint, certificate, settings.region).apply(
-                lambda values: kubeconfig(*values)
+            else pulumi.Output.all(self.cluster.endpoint, certificate).apply(
+                lambda values: kubeconfig(
+                    cluster_name, values[0], values[1], settings.region, cli_credentials(settings.aws)
+                )
             )
         )
         self.kubernetes = k8s.Provider(
@@ -150,7 +157,7 @@ class Cluster(pulumi.ComponentResource):
             # Only a new cluster replaces the objects. A new cluster has a new endpoint, even with the same name.
             cluster_identifier=self.cluster.endpoint,
             # Pods need nodes, and the provider needs its access entry until all objects are deleted.
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[self.nodes, *admins]),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[*self.nodes, *admins]),
         )
         self.register_outputs({"name": self.cluster.name, "endpoint": self.cluster.endpoint})
 
@@ -187,6 +194,17 @@ class Cluster(pulumi.ComponentResource):
             )
             for name, (to, source, port) in ingress.items()
         ]
+        rules.append(
+            aws.vpc.SecurityGroupIngressRule(
+                f"{self._prefix}control-plane-from-vpc",
+                security_group_id=control_plane.id,
+                cidr_ipv4=self._args.settings.vpc_cidr,
+                ip_protocol="tcp",
+                from_port=443,
+                to_port=443,
+                opts=child,
+            )
+        )
         rules += [
             aws.vpc.SecurityGroupEgressRule(
                 f"{self._prefix}control-plane-to-workers-{port}",
@@ -243,7 +261,7 @@ class Cluster(pulumi.ComponentResource):
 
     def _nodes(
         self, subnet_ids: Sequence[pulumi.Output[str]], prerequisites: Sequence[pulumi.Resource]
-    ) -> aws.eks.NodeGroup:
+    ) -> list[aws.eks.NodeGroup]:
         settings, child = self._args.settings, pulumi.ResourceOptions(parent=self)
         workers, key = settings.workers, settings.ssh_public_key
         policies = WORKER_POLICIES if key else (*WORKER_POLICIES, SESSION_MANAGER_POLICY)
@@ -273,21 +291,26 @@ class Cluster(pulumi.ComponentResource):
             tag_specifications=[{"resource_type": kind, "tags": tags} for kind in ("instance", "volume")],
             opts=child,
         )
-        return aws.eks.NodeGroup(
-            f"{self._prefix}workers",
-            cluster_name=self.cluster.name,
-            node_role_arn=role.arn,
-            version=self.cluster.version,
-            subnet_ids=subnet_ids,
-            ami_type=ami_type(self._args.region_support.architecture, self._args.region_support.gpus),
-            capacity_type="SPOT" if workers.capacity == "spot" else "ON_DEMAND",
-            instance_types=[workers.instance_type],
-            scaling_config={"desired_size": workers.count, "min_size": workers.count, "max_size": workers.count},
-            update_config={"max_unavailable": 1},
-            launch_template={"id": template.id, "version": template.latest_version.apply(str)},
-            # Nodes need these routes, rules and policies to join and to drain, so they must be deleted before them.
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[*attachments, *prerequisites]),
-        )
+        # Nodes need these routes, rules and policies to join and to drain, so they must be deleted before them.
+        opts = pulumi.ResourceOptions(parent=self, depends_on=[*attachments, *prerequisites])
+        return [
+            aws.eks.NodeGroup(
+                # The first group has no number: a stack with one group keeps its name.
+                f"{self._prefix}workers-{i}" if i else f"{self._prefix}workers",
+                cluster_name=self.cluster.name,
+                node_role_arn=role.arn,
+                version=self.cluster.version,
+                subnet_ids=subnet_ids,
+                ami_type=ami_type(self._args.region_support.instance_type),
+                capacity_type="SPOT" if workers.capacity == "spot" else "ON_DEMAND",
+                instance_types=list(workers.instance_types),
+                scaling_config={"desired_size": size, "min_size": size, "max_size": size},
+                update_config={"max_unavailable": 1},
+                launch_template={"id": template.id, "version": template.latest_version.apply(str)},
+                opts=opts,
+            )
+            for i, size in enumerate(group_sizes(workers.count))
+        ]
 
     def _admin(self, i: int, arn: str) -> Sequence[pulumi.Resource]:
         # Its id is its name: if create-before-delete were interrupted, the next run would delete the new one.

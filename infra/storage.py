@@ -137,7 +137,7 @@ class Storage(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(
                 parent=self,
                 # The pods of the add-on need nodes.
-                depends_on=[cluster.nodes, *role.ready],
+                depends_on=[*cluster.nodes, *role.ready],
                 # Its id is its name: if create-before-delete were interrupted, the next run would delete the new one.
                 delete_before_replace=True,
             ),

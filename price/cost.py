@@ -149,12 +149,14 @@ def _lines(settings: Settings, prices: Mapping[str, Any]) -> list[Line]:
 
 def _workers(settings: Settings, hours: Mapping[str, Any]) -> Line:
     workers = settings.workers
-    on_demand = Decimal(str(hours[workers.instance_type])) if workers.instance_type in hours else None
+    # EC2 prefers the first type.
+    preferred = workers.instance_types[0]
+    on_demand = Decimal(str(hours[preferred])) if preferred in hours else None
     if workers.capacity == "spot":
         most = f", at most {on_demand * workers.count:.3f} per hour for all workers" if on_demand else ""
         note = f"the spot price changes{most}"
-        return Line(f"workers, {workers.instance_type} spot", workers.count, "hour", None, note)
-    return Line(f"workers, {workers.instance_type}", workers.count, "hour", on_demand)
+        return Line(f"workers, {preferred} spot", workers.count, "hour", None, note)
+    return Line(f"workers, {preferred}", workers.count, "hour", on_demand)
 
 
 def _row(line: Line) -> tuple[str, str, str, str, str]:

@@ -299,7 +299,8 @@ def _nodes(stack: stack_file.Stack, network: int) -> list[WorkerNode]:
     workers, most = stack.settings.workers, pod_networks.NODES
     if workers.count > most:
         raise SandboxError(f"workers.count: {workers.count} is too many. The sandbox can run up to {most}.")
-    return [WorkerNode(i + 1, zones[i % len(zones)], workers.instance_type, network) for i in range(workers.count)]
+    preferred = next(iter(workers.instance_types), "")
+    return [WorkerNode(i + 1, zones[i % len(zones)], preferred, network) for i in range(workers.count)]
 
 
 def _stacks_with_state() -> list[str]:

@@ -13,6 +13,7 @@ import pulumi
 import pulumi_aws as aws
 import yaml
 
+from settings.credentials import STATIC_KEYS, not_for_cli
 from settings.region import SERVICES, RegionSupport, read_region_support
 from settings.schema import Problem, Settings, camel, load
 from settings.subnets import ADDRESSES_PER_WORKER, LARGEST, SMALLEST, zone_capacity
@@ -35,6 +36,11 @@ TAKEN_PORTS = {
 }
 # A ConfigMap can hold 1 MiB. The script of the data Job is in the same ConfigMap as the training code.
 CODE_BYTES = 1024 * 1024 - 64 * 1024
+GPU_DISK_GIB = 100
+# Ranges that RFC 5737 reserves for documentation. Nobody has such an address.
+DOCUMENTATION = [ipaddress.IPv4Network(n) for n in ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24")]
+# The official Paddle images exist only for this architecture.
+PADDLE_IMAGE = re.compile(r"(docker\.io/)?paddlepaddle/paddle[:@]")
 
 
 def checked_settings() -> tuple[Settings, RegionSupport]:
@@ -69,6 +75,14 @@ def _region(s: Settings) -> Problems:
         yield Problem("aws:defaultTags", s.aws["defaultTags"], "would be ignored", "Write the tags in the setting tags")
 
 
+def _credentials(s: Settings) -> Problems:
+    for key in not_for_cli(s.aws) if not s.kubeconfig else []:
+        shown = "(secret)" if key in STATIC_KEYS else s.aws[key]
+        why = "does not reach `aws eks get-token`, so kubectl would have no access to the cluster"
+        instead = "Write a profile of your AWS configuration in aws:profile instead"
+        yield Problem(f"aws:{key}", shown, why, instead)
+
+
 def _names(s: Settings) -> Problems:
     if not re.fullmatch(r"(?!sg-)[0-9A-Za-z][0-9A-Za-z_-]{0,89}", s.cluster_name):
         why = "is not allowed as the name of an EKS cluster and its security groups"
@@ -99,6 +113,14 @@ def _names(s: Settings) -> Problems:
         yield Problem("pserver.nic", s.pserver.nic, "is not the name of a network interface", "Write one, such as eth0")
 
 
+def _workers(s: Settings) -> Problems:
+    types = s.workers.instance_types
+    if not types:
+        yield Problem("workers.instanceTypes", types, "is empty", "Write at least one type, such as m6i.large")
+    if len(set(types)) != len(types):
+        yield Problem("workers.instanceTypes", types, "contains a type twice", "Write each type once")
+
+
 def _numbers(s: Settings) -> Problems:
     at_least = {
         "workers.count": (s.workers.count, 1),
@@ -110,6 +132,7 @@ def _numbers(s: Settings) -> Problems:
         "job.timeoutMinutes": (s.job.timeout_minutes, 1),
         "job.threads": (s.job.threads, 0),
         "job.gpusPerTrainer": (s.job.gpus_per_trainer, 0),
+        "job.sharedMemoryGiB": (s.job.shared_memory_gib, 1),
         "data.records": (s.data.records, 1),
         "data.timeoutMinutes": (s.data.timeout_minutes, 1),
         "pserver.ports": (s.pserver.ports, 1),
@@ -123,6 +146,9 @@ def _numbers(s: Settings) -> Problems:
     if not 20 <= s.workers.disk_gib <= 16384:
         why = "is not a disk size that the node image and EBS allow"
         yield Problem("workers.diskGiB", s.workers.disk_gib, why, "Write 20 to 16384")
+    elif s.job.gpus_per_trainer and s.workers.disk_gib < GPU_DISK_GIB:
+        why = "is too small for a node image and a Paddle image with GPU support"
+        yield Problem("workers.diskGiB", s.workers.disk_gib, why, f"Write {GPU_DISK_GIB} or more")
     if s.trainers > s.workers.count:
         why = f"is more than the {s.workers.count} workers, and a worker can run only one trainer (host ports)"
         instead = f"Write {max(s.workers.count, 1)} or fewer, or workers.count: {s.trainers}"
@@ -182,10 +208,13 @@ def _addresses(s: Settings) -> Problems:
     networks = {cidr: _network(cidr) for cidr in s.api_access_cidrs}
     for cidr, network in networks.items():
         if network is None:
-            yield Problem("apiAccessCidrs", cidr, NOT_A_RANGE, "Write one, such as 203.0.113.7/32")
+            yield Problem("apiAccessCidrs", cidr, NOT_A_RANGE, "Write your public address with /32")
         elif any(network.subnet_of(private) for private in PRIVATE):
             why = "is a private range, and the public endpoint sees only public addresses"
             yield Problem("apiAccessCidrs", cidr, why, "Write your public address, or leave the list empty")
+        elif any(network.subnet_of(example) for example in DOCUMENTATION):
+            why = "is a range for documentation, so nobody could reach the cluster"
+            yield Problem("apiAccessCidrs", cidr, why, "Write the public range that `pulumi up` runs in")
     valid = [network for network in networks.values() if network]
     for one, other in combinations(valid, 2):
         if one.overlaps(other):
@@ -241,7 +270,10 @@ def _is_public_key(text: str) -> bool:
 
 
 def _containers(s: Settings) -> Problems:
-    for key, image in {"job.image": s.job.image, "data.image": s.data.image, "export.image": s.export.image}.items():
+    images = {"job.image": s.job.image, "export.image": s.export.image}
+    if s.data.image:
+        images["data.image"] = s.data.image
+    for key, image in images.items():
         if not re.fullmatch(IMAGE, image):
             why = "is not an image reference"
             yield Problem(key, image, why, "Write repository:tag, such as paddlepaddle/paddle:3.3.1")
@@ -331,8 +363,10 @@ def _tags(s: Settings) -> Problems:
 
 RULES: tuple[Callable[[Settings], Problems], ...] = (
     _region,
+    _credentials,
     _names,
     _numbers,
+    _workers,
     _version,
     _ports,
     _addresses,
@@ -366,14 +400,22 @@ def _zones(s: Settings, region: RegionSupport) -> Problems:
         yield Problem("aws:region", s.region, why, "Choose another region")
 
 
-def _instance_type(s: Settings, region: RegionSupport) -> Problems:
-    kind, gpus = s.workers.instance_type, s.job.gpus_per_trainer
-    if not region.architecture:
-        why = f"is not an instance type of {s.region}"
-        yield Problem("workers.instanceType", kind, why, "Choose another, such as m6i.large")
-    elif gpus > region.gpus:
-        why = f"has {region.gpus} NVIDIA GPUs, and job.gpusPerTrainer is {gpus}"
-        yield Problem("workers.instanceType", kind, why, "Choose a type with enough, such as g5.xlarge for one GPU")
+def _instance_types(s: Settings, region: RegionSupport) -> Problems:
+    key, types, gpus = "workers.instanceTypes", region.instance_types, s.job.gpus_per_trainer
+    for name, found in types.items():
+        if found is None:
+            yield Problem(key, name, f"is not an instance type of {s.region}", "Choose another, such as m6i.large")
+        elif gpus > found.gpus:
+            why = f"has {found.gpus} NVIDIA GPUs, and job.gpusPerTrainer is {gpus}"
+            yield Problem(key, name, why, "Choose a type with enough, such as g5.xlarge for one GPU")
+        elif found.architecture == "arm64":
+            for image_key, image in {"job.image": s.job.image, "data.image": s.data_image}.items():
+                if PADDLE_IMAGE.match(image):
+                    why = f"is an arm64 type, and {image_key} is {image}, an image for x86_64"
+                    yield Problem(key, name, why, "Choose an x86_64 type, or use your own image for arm64")
+    if len({found for found in types.values() if found}) > 1:
+        why = "have different architectures or numbers of GPUs"
+        yield Problem(key, s.workers.instance_types, why, "Write types that a trainer can exchange")
 
 
-REGION_RULES: tuple[Callable[[Settings, RegionSupport], Problems], ...] = (_services, _zones, _instance_type)
+REGION_RULES: tuple[Callable[[Settings, RegionSupport], Problems], ...] = (_services, _zones, _instance_types)

@@ -1,5 +1,6 @@
 """What the region supports for this account. AWS itself is asked."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,15 +17,25 @@ UNUSABLE_ZONE_IDS = ("use1-az3", "usw1-az2", "cac1-az3")
 
 
 @dataclass(frozen=True)
+class InstanceType:
+    architecture: Architecture
+    gpus: int
+
+
+@dataclass(frozen=True)
 class RegionSupport:
-    """A region as this account sees it. `zones` maps zone names to zone ids; an unknown type has no architecture."""
+    """A region as this account sees it. `zones` maps zone names to zone ids. An unknown instance type is None."""
 
     account: str
     partition: str
     zones: dict[str, str]
     services: frozenset[str]
-    architecture: Architecture | None
-    gpus: int
+    instance_types: Mapping[str, InstanceType | None]
+
+    @property
+    def instance_type(self) -> InstanceType:
+        """What all instance types of the workers have in common."""
+        return next(found for found in self.instance_types.values() if found)
 
     @property
     def usable_zones(self) -> tuple[str, ...]:
@@ -49,26 +60,24 @@ def read_region_support(settings: Settings) -> tuple[RegionSupport | None, list[
         why = f"could not be checked with AWS: {_reason(error)}"
         instead = "Check the region's name, your network, and `aws sts get-caller-identity`"
         return None, [Problem("aws:region", settings.region, why, instead)]
-    architecture, gpus = _instance_type(settings.workers.instance_type)
     return RegionSupport(
         account=identity.account_id,
         partition=partition,
         zones=dict(zip(zones.names, zones.zone_ids, strict=True)),
         services=frozenset(name.rpartition("/")[2] for name in services.names),
-        architecture=architecture,
-        gpus=gpus,
+        instance_types={name: _instance_type(name) for name in settings.workers.instance_types},
     ), []
 
 
-def _instance_type(name: str) -> tuple[Architecture | None, int]:
-    """Architecture and number of NVIDIA GPUs. There is no architecture if the region does not have the type."""
+def _instance_type(name: str) -> InstanceType | None:
+    """Architecture and number of NVIDIA GPUs, or None if the region does not have the type."""
     try:
         found = aws.ec2.get_instance_type(instance_type=name)
     except Exception as error:  # see above; a type that EC2 does not know is an error of the call
         pulumi.log.debug(str(error))
-        return None, 0
+        return None
     gpus = sum(gpu.count for gpu in found.gpuses if gpu.manufacturer.upper() == "NVIDIA")
-    return ("arm64" if "arm64" in found.supported_architectures else "x86_64"), gpus
+    return InstanceType("arm64" if "arm64" in found.supported_architectures else "x86_64", gpus)
 
 
 def _reason(error: Exception) -> str:

@@ -20,10 +20,15 @@ PROJECT = Path(__file__).parent.parent
 ENGINE_KEYS = ("project", "stack", "aws")
 # EKS needs two zones; this many are used if a stack names none.
 DEFAULT_ZONES = 2
+# The default quota of EKS for the nodes of one group. The limit of 30 groups needs more addresses than a VPC has.
+NODES_PER_GROUP = 450
 
 NatGateways = Literal["none", "single", "perZone"]
 Capacity = Literal["onDemand", "spot"]
 Driver = Literal["nfs", "efsCsi"]
+
+# Former keys, with what to write instead.
+RENAMED = {"workers.instanceType": "Write workers.instanceTypes with a list of types, such as [m6i.large]"}
 
 T = TypeVar("T")
 
@@ -31,7 +36,7 @@ T = TypeVar("T")
 @dataclass(frozen=True)
 class Workers:
     count: int
-    instance_type: str
+    instance_types: tuple[str, ...]
     capacity: Capacity
     disk_gib: int
 
@@ -52,6 +57,7 @@ class Job:
     wait: bool
     threads: int
     gpus_per_trainer: int
+    shared_memory_gib: int
 
     @property
     def output_prefix(self) -> str:
@@ -143,6 +149,10 @@ class Settings:
     project: str = ""
     stack: str = ""
     aws: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def data_image(self) -> str:
+        return self.data.image or self.job.image
 
     @property
     def region(self) -> str:
@@ -247,6 +257,9 @@ def _build(
             out.append(Problem(where, _decoded(given[key]), str(why), _instead(hint, defaults[where])))
             values[name] = _parse(hint, defaults[where])
     for key in sorted(set(given) - set(hints)):
+        if path + key in RENAMED:
+            out.append(Problem(path + key, _decoded(given[key]), "has been renamed", RENAMED[path + key]))
+            continue
         near = difflib.get_close_matches(key, hints, n=1, cutoff=0.4)
         instead = f"Perhaps you mean {path}{near[0]}" if near else f"Settings here: {', '.join(sorted(hints))}"
         out.append(Problem(path + key, _decoded(given[key]), "is not a setting of this program", instead))

@@ -77,7 +77,7 @@ def data_job_spec(
     }
     # The name of the folder with a copy of an S3 source contains the UID: two pods may run for some seconds.
     pod_uid = {Env.POD_UID: "metadata.uid"}
-    main = container("paddle-data", settings.data.image, settings.data.command, env, mounts, "500m", "512Mi", pod_uid)
+    main = container("paddle-data", settings.data_image, settings.data.command, env, mounts, "500m", "512Mi", pod_uid)
     main["image_pull_policy"] = "Always"
     fetch = container(
         "fetch",

@@ -19,6 +19,8 @@ from workloads.volume import POD_VOLUME, Volume
 ACCOUNT = "paddle-trainer"
 LAUNCHER = f"{contract.SCRIPTS}/launch.py"
 NO_LIMIT = 2**31 - 1
+# Kubernetes gives a container only 64 MiB in /dev/shm.
+SHARED_MEMORY = "shared-memory"
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,12 @@ def training_job_spec(
     mounts: list[k8s.core.v1.VolumeMountArgsDict] = [
         {"mount_path": contract.TRAINING_VOLUME, "name": POD_VOLUME},
         scripts.MOUNT,
+        {"name": SHARED_MEMORY, "mount_path": "/dev/shm"},
     ]
+    shared_memory: k8s.core.v1.VolumeArgsDict = {
+        "name": SHARED_MEMORY,
+        "empty_dir": {"medium": "Memory", "size_limit": f"{job_settings.shared_memory_gib}Gi"},
+    }
     fields = {
         Env.POD_NAME: "metadata.name",
         Env.POD_UID: "metadata.uid",
@@ -121,5 +128,5 @@ def training_job_spec(
         "completion_mode": "Indexed",
         "backoff_limit": backoff_limit,
         "pod_failure_policy": {"rules": rules},
-        "template": pod(job_settings.name, account, [volume, code], [main], after=after),
+        "template": pod(job_settings.name, account, [volume, code, shared_memory], [main], after=after),
     }

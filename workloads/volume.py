@@ -11,7 +11,8 @@ from workloads.in_cluster import object_options
 
 NAME = "efsvol"
 POD_VOLUME = "efs"
-NFS_OPTIONS = ("nfsvers=4.1", "rsize=1048576", "wsize=1048576", "hard", "timeo=600", "retrans=2")
+# AWS recommends noresvport: without it, a client that reconnects can hang.
+NFS_OPTIONS = ("nfsvers=4.1", "rsize=1048576", "wsize=1048576", "hard", "timeo=600", "retrans=2", "noresvport")
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class Volume(pulumi.ComponentResource):
             if storage.access_point
             else {"nfs": {"server": file_system.dns_name, "path": "/"}, "mount_options": NFS_OPTIONS}
         )
+        trigger = pulumi.Output.concat(args.namespace, " ", str(args.claim_gib))
         volume = k8s.core.v1.PersistentVolume(
             volume_name,
             metadata={"name": volume_name},
@@ -56,8 +58,8 @@ class Volume(pulumi.ComponentResource):
             # Pods can mount and unmount only while the mount targets exist.
             opts=pulumi.ResourceOptions.merge(
                 object_options(self, storage.ready),
-                # A retained volume cannot be bound again, so a claim in another namespace needs a new volume.
-                pulumi.ResourceOptions(replacement_trigger=args.namespace),
+                # A bound claim cannot be changed, and its volume cannot be bound again, so both must be replaced.
+                pulumi.ResourceOptions(replacement_trigger=trigger),
             ),
         )
         claim = k8s.core.v1.PersistentVolumeClaim(

@@ -26,6 +26,7 @@ def checkout(cached: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     written = yaml.safe_load(file.read_text())
     settings = {key.removeprefix("paddle-on-aws:"): value for key, value in written["config"].items()}
     settings["workers"] |= {"count": 2}
+    settings["apiAccessCidrs"] = ["8.8.8.0/24"]
     settings |= {"trainers": 2, "admins": [ADMIN], "data": {"records": 1000}}
     settings["job"] |= {"passes": 1}
     named = {key if key.startswith("aws:") else f"paddle-on-aws:{key}": value for key, value in settings.items()}

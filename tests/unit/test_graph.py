@@ -75,10 +75,13 @@ def test_every_resource_belongs_to_a_component_of_its_folder(program: RunStack) 
             assert parent.type.startswith(f"paddle:{folder}:"), f"{resource.urn} belongs to {parent.urn}"
 
 
-def test_the_graph_is_the_same_for_three_trainers_and_a_thousand(monkeypatch: pytest.MonkeyPatch) -> None:
-    few = run(monkeypatch, shaped("dev", None, 3))
-    many = run(monkeypatch, shaped("dev", None, 1000))
-    assert set(few.resources) == set(many.resources)
+def test_more_trainers_add_only_node_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    few, some, many = (set(run(monkeypatch, shaped("dev", None, count)).resources) for count in (3, 450, 1000))
+    assert few == some
+    assert {urn.partition("$")[2] for urn in few ^ many} == {
+        "aws:eks/nodeGroup:NodeGroup::workers-1",
+        "aws:eks/nodeGroup:NodeGroup::workers-2",
+    }
 
 
 @pytest.mark.parametrize(

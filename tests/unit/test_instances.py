@@ -19,7 +19,7 @@ EVERYTHING: dict[str, Any] = {
     "paddle-on-aws:natGateways": "perZone",
     "paddle-on-aws:sshPublicKey": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
     "paddle-on-aws:storage": {"driver": "efsCsi"},
-    "paddle-on-aws:workers": {"instanceType": "g5.xlarge", "diskGiB": 100},
+    "paddle-on-aws:workers": {"instanceTypes": ["g5.xlarge"], "diskGiB": 100},
 }
 ONCE = ("settings", "on_aws")
 

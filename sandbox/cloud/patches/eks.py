@@ -194,6 +194,7 @@ class Backend(EKSBackend):
     def create_nodegroup(  # type: ignore[override]
         self, cluster_name: str, node_role: str, nodegroup_name: str, **given: Any
     ) -> Nodegroup:
+        eks_rules.check_group_size(given.get("scaling_config"))
         update_config, repair = given.pop("update_config", None), given.pop("node_repair_config", None)
         cluster: Any = self.describe_cluster(cluster_name)
         version = given.pop("version", None) or cluster.version
@@ -473,6 +474,7 @@ class Response(EKSResponse):
         return ActionResult({"nodegroup": group})
 
     def update_nodegroup_config(self) -> ActionResult:
+        eks_rules.check_group_size(self._get_param("scalingConfig"))
         answer: Any = super().update_nodegroup_config()
         cluster = self.eks.describe_cluster(self._get_param("name"))
         cluster.updates[answer.result["update"]["id"]] = answer.result["update"]

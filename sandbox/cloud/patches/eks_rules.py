@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from moto.eks.exceptions import InvalidRequestException
+from moto.eks.exceptions import InvalidParameterException, InvalidRequestException
 from moto.kms.models import kms_backends
+
+NODES_PER_GROUP = 450
 
 
 def check_encryption(account: str, region: str, caller: str, encryption_config: Sequence[Mapping[str, Any]]) -> None:
@@ -22,6 +24,15 @@ def check_encryption(account: str, region: str, caller: str, encryption_config: 
                 raise InvalidRequestException(
                     message=f"User: {caller} is not authorized to perform: {action} on resource: {key_arn}"
                 )
+
+
+def check_group_size(scaling: Mapping[str, Any] | None) -> None:
+    """The default quota for the nodes of one managed node group."""
+    most = (scaling or {}).get("maxSize", 1)
+    if most > NODES_PER_GROUP:
+        raise InvalidRequestException(message=f"maxSize {most} exceeds the limit of {NODES_PER_GROUP} nodes in a group")
+    if most < 1:
+        raise InvalidParameterException(message="maxSize must be at least 1")
 
 
 def _allows(statement: Mapping[str, Any], action: str, account: str, caller: str) -> bool:

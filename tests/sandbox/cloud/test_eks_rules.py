@@ -70,3 +70,15 @@ def test_a_cluster_with_encrypted_secrets_needs_a_grant_without_conditions(
         aws("eks").delete_cluster(name="eks-rules")
     else:
         assert "is not authorized to perform: kms:CreateGrant" in refusal(aws("eks").create_cluster, **cluster)
+
+
+def test_a_node_group_has_at_most_450_nodes(aws: Aws, subnets: list[str], role: str) -> None:
+    aws("eks").create_cluster(name="eks-rules", roleArn=role, resourcesVpcConfig={"subnetIds": subnets})
+    group = {"clusterName": "eks-rules", "nodegroupName": "g", "nodeRole": role, "subnets": subnets}
+    large, small = ({"minSize": size, "maxSize": size, "desiredSize": size} for size in (451, 450))
+    assert "451" in refusal(aws("eks").create_nodegroup, **group, scalingConfig=large)
+    aws("eks").create_nodegroup(**group, scalingConfig=small)
+    named = {"clusterName": "eks-rules", "nodegroupName": "g"}
+    assert "451" in refusal(aws("eks").update_nodegroup_config, **named, scalingConfig=large)
+    aws("eks").delete_nodegroup(**named)
+    aws("eks").delete_cluster(name="eks-rules")

@@ -5,11 +5,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pulumi
 import pytest
 import yaml
 
-from infra.cluster import ami_type, kubeconfig
-from settings.region import Architecture
+from infra.cluster import ami_type, group_sizes, kubeconfig
+from settings.credentials import CliCredentials, cli_credentials, not_for_cli
+from settings.region import Architecture, InstanceType
 from settings.subnets import LARGEST, MAX_ZONES, SMALLEST, cidr_plan
 from tests.unit.conftest import RunStack
 from tests.unit.program import config_of, run
@@ -81,12 +83,26 @@ def test_a_mount_target_in_every_worker_subnet(program: RunStack, driver: str) -
 @pytest.mark.parametrize(("capacity", "aws"), [("onDemand", "ON_DEMAND"), ("spot", "SPOT")])
 def test_workers(program: RunStack, capacity: str, aws: str) -> None:
     workers = (
-        program({"workers": {"count": 5, "capacity": capacity, "instanceType": "m7g.large"}}).named("workers").inputs
+        program(
+            {
+                "workers": {"count": 5, "capacity": capacity, "instanceTypes": ["m7g.large"]},
+                "job": {"image": "mine/train:1"},
+            }
+        )
+        .named("workers")
+        .inputs
     )
     assert workers["scalingConfig"] == {"desiredSize": 5, "minSize": 5, "maxSize": 5}
     assert (workers["capacityType"], workers["instanceTypes"]) == (aws, ["m7g.large"])
     assert workers["amiType"] == "AL2023_ARM_64_STANDARD"
     assert workers["launchTemplate"] == {"id": "worker-template-id", "version": "1"}
+
+
+def test_large_clusters_have_several_node_groups(program: RunStack) -> None:
+    assert [group_sizes(count) for count in (0, 1, 450, 451, 1000)] == [[0], [1], [450], [226, 225], [334, 333, 333]]
+    groups = program({"workers": {"count": 901}, "trainers": 901}).all("aws:eks/nodeGroup:NodeGroup")
+    sizes = {group.name: group.inputs["scalingConfig"]["desiredSize"] for group in groups}
+    assert sizes == {"workers": 301, "workers-1": 300, "workers-2": 300}
 
 
 @pytest.mark.parametrize(
@@ -99,18 +115,60 @@ def test_workers(program: RunStack, capacity: str, aws: str) -> None:
     ],
 )
 def test_ami_type(architecture: Architecture, gpus: int, expected: str) -> None:
-    assert ami_type(architecture, gpus) == expected
+    assert ami_type(InstanceType(architecture, gpus)) == expected
 
 
 def test_the_kubeconfig_gets_tokens_from_the_aws_cli() -> None:
-    config = yaml.safe_load(kubeconfig("mine", "https://x", "Q0E=", "eu-west-1"))
+    config = yaml.safe_load(kubeconfig("mine", "https://x", "Q0E=", "eu-west-1", CliCredentials()))
     assert config["clusters"][0]["cluster"] == {"server": "https://x", "certificate-authority-data": "Q0E="}
     user = config["users"][0]["user"]["exec"]
     assert (user["apiVersion"], user["command"]) == ("client.authentication.k8s.io/v1beta1", "aws")
     assert user["interactiveMode"] == "Never", "the engine cannot answer questions"
     assert " ".join(user["args"]) == "--region eu-west-1 eks get-token --cluster-name mine --output json"
     assert config["current-context"] == config["contexts"][0]["name"] == "mine"
-    assert kubeconfig("mine", "https://x", "Q0E=", "eu-west-1") == kubeconfig("mine", "https://x", "Q0E=", "eu-west-1")
+    assert kubeconfig("mine", "https://x", "Q0E=", "eu-west-1", CliCredentials()) == kubeconfig(
+        "mine", "https://x", "Q0E=", "eu-west-1", CliCredentials()
+    )
+
+
+def test_kubectl_uses_the_credentials_of_the_stack(monkeypatch: pytest.MonkeyPatch) -> None:
+    role = {"roleArn": "arn:aws:iam::123456789012:role/lab", "sessionName": "up"}
+    options = {"aws:profile": "lab", "aws:assumeRoles": [role], "aws:sharedConfigFiles": ["/etc/aws.ini"]}
+    graph = run(monkeypatch, {**config_of("dev"), **options})
+    (user,) = yaml.safe_load(graph.named("kubernetes").inputs["kubeconfig"])["users"]
+    assert user["user"]["exec"]["args"] == [
+        *("--profile", "lab", "--region", "us-west-2", "eks", "get-token", "--cluster-name", "paddle-cluster"),
+        *("--output", "json", "--role-arn", role["roleArn"], "--session-name", "up"),
+    ]
+    assert user["user"]["exec"]["env"] == [{"name": "AWS_CONFIG_FILE", "value": "/etc/aws.ini"}]
+    assert graph.outputs["nextSteps"]["useCluster"] == (
+        "AWS_CONFIG_FILE=/etc/aws.ini aws --profile lab eks update-kubeconfig --region us-west-2 --name paddle-cluster "
+        f"--role-arn {role['roleArn']}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("aws", "expected"),
+    [
+        ({"profile": "lab", "assumeRoles": [{"roleArn": "r"}]}, []),
+        ({"accessKey": "AKIA", "secretKey": "x"}, ["accessKey", "secretKey"]),
+        ({"assumeRoles": [{"roleArn": "a"}, {"roleArn": "b"}]}, ["assumeRoles"]),
+        ({"assumeRoles": [{"roleArn": "a", "externalId": "x"}]}, ["assumeRoles"]),
+        ({"sharedConfigFiles": ["a", "b"]}, ["sharedConfigFiles"]),
+        ({"assumeRoleWithWebIdentity": {"roleArn": "a"}}, ["assumeRoleWithWebIdentity"]),
+    ],
+)
+def test_credentials_that_kubectl_cannot_use(aws: dict[str, Any], expected: list[str]) -> None:
+    assert list(not_for_cli(aws)) == expected
+    assert cli_credentials(aws)
+
+
+def test_static_keys_need_a_kubeconfig(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    keys = {"aws:accessKey": "AKIA", "aws:secretKey": "x"}
+    with pytest.raises(pulumi.RunError, match=r'aws:accessKey: "\(secret\)" does not reach `aws eks get-token`'):
+        run(monkeypatch, {**config_of("dev"), **keys})
+    (tmp_path / "config").write_text(yaml.safe_dump({"clusters": [{"name": "mine"}], "current-context": "mine"}))
+    run(monkeypatch, {**config_of("dev"), **keys, "paddle-on-aws:kubeconfig": str(tmp_path / "config")})
 
 
 def test_a_given_kubeconfig_replaces_the_one_of_eks(program: RunStack, tmp_path: Path) -> None:

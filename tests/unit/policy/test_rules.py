@@ -408,11 +408,11 @@ def stack_of(graph: Graph) -> Stack:
 EVERYTHING_ON = {
     "paddle-on-aws:natGateways": "single",
     "paddle-on-aws:sshPublicKey": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
-    "paddle-on-aws:apiAccessCidrs": ["203.0.113.7/32"],
+    "paddle-on-aws:apiAccessCidrs": ["8.8.8.8/32"],
     "paddle-on-aws:storage": {"driver": "efsCsi"},
     "paddle-on-aws:admins": ["arn:aws:iam::123456789012:role/admin"],
     "paddle-on-aws:data": {"source": "s3://bucket/data.tar"},
-    "paddle-on-aws:workers": {"instanceType": "g5.xlarge", "count": 3},
+    "paddle-on-aws:workers": {"instanceTypes": ["g5.xlarge"], "count": 3, "diskGiB": 100},
     "paddle-on-aws:trainers": 3,
     "paddle-on-aws:job": {"gpusPerTrainer": 1, "namespace": "training"},
 }

@@ -85,7 +85,7 @@ def test_only_gateways_have_public_addresses_if_workers_are_private(
 
 
 def test_a_type_without_a_price_is_listed_and_not_in_the_sum() -> None:
-    cost = estimate(dev(workers={"instance_type": "x9.huge"}), TABLE)
+    cost = estimate(dev(workers={"instance_types": ("x9.huge",)}), TABLE)
     assert cost.unknown == ("workers, x9.huge",)
     assert cost.monthly == Decimal("97.45")
     assert summary(cost) == "$97.45 per month ($0.133 per hour), not including workers, x9.huge"
@@ -103,7 +103,7 @@ def test_the_spot_price_is_unknown_but_has_a_maximum() -> None:
     assert cost.unknown == ("workers, m6i.large spot",)
     note = lines(cost)["workers, m6i.large spot"].note
     assert note == "the spot price changes, at most 0.288 per hour for all workers"
-    nowhere = estimate(dev(workers={"capacity": "spot", "instance_type": "x9.huge"}), TABLE)
+    nowhere = estimate(dev(workers={"capacity": "spot", "instance_types": ("x9.huge",)}), TABLE)
     assert lines(nowhere)["workers, x9.huge spot"].note == "the spot price changes"
 
 
@@ -114,7 +114,7 @@ def test_a_difference_shows_both_prices() -> None:
     assert difference(before, before) == "unchanged: $307.69 per month ($0.421 per hour)"
     spot = estimate(dev(workers={"capacity": "spot"}), TABLE)
     assert "not including workers, m6i.large spot" in difference(before, spot)
-    huge, huger = (estimate(dev(workers={"instance_type": name}), TABLE) for name in ("x9.huge", "x9.huger"))
+    huge, huger = (estimate(dev(workers={"instance_types": (name,)}), TABLE) for name in ("x9.huge", "x9.huger"))
     unknown = ", not including workers, x9.huger, +$0.00 per month"
     assert difference(huge, huger).endswith(unknown), "an unknown price is not 'unchanged'"
 

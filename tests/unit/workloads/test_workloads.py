@@ -102,7 +102,7 @@ def test_every_container_is_restricted(program: RunStack, stack: str) -> None:
 
 
 def test_gpus_need_a_node_image_limits_and_a_plugin(program: RunStack) -> None:
-    graph = program({"job": {"gpusPerTrainer": 2}, "workers": {"instanceType": "g5.12xlarge"}})
+    graph = program({"job": {"gpusPerTrainer": 2}, "workers": {"instanceTypes": ["g5.12xlarge"], "diskGiB": 100}})
     assert container_of(graph, "paddle-cluster-job")["resources"]["limits"] == {"nvidia.com/gpu": "2"}
     assert graph.named("workers").inputs["amiType"] == "AL2023_x86_64_NVIDIA"
     assert graph.one("kubernetes:apps/v1:DaemonSet").inputs["metadata"]["namespace"] == "kube-system"
@@ -265,7 +265,28 @@ def test_a_namespace_is_created_unless_it_is_the_default(program: RunStack) -> N
 
 def test_a_claim_in_another_namespace_gets_a_new_volume(program: RunStack) -> None:
     trigger = program({"job": {"namespace": "training"}}).named("efsvol").options.replacement_trigger
-    assert trigger.string_value == "training"
+    assert trigger.string_value == "training 50"
+
+
+def test_a_claim_of_another_size_gets_a_new_volume(program: RunStack) -> None:
+    """A bound claim cannot be resized, and its volume cannot be bound to another claim."""
+    before, after = (program({"storage": {"claimGiB": size}}).named("efsvol").options for size in (50, 60))
+    assert before.replacement_trigger != after.replacement_trigger
+
+
+def test_trainers_have_shared_memory(program: RunStack) -> None:
+    graph = program({"job": {"sharedMemoryGiB": 3}})
+    volumes = spec_of(graph, "paddle-cluster-job")["template"]["spec"]["volumes"]
+    (name,) = [v["name"] for v in volumes if v.get("emptyDir") == {"medium": "Memory", "sizeLimit": "3Gi"}]
+    mounts = container_of(graph, "paddle-cluster-job")["volumeMounts"]
+    assert [mount["mountPath"] for mount in mounts if mount["name"] == name] == ["/dev/shm"]
+
+
+def test_the_data_job_uses_the_image_of_the_trainers_unless_it_has_its_own(program: RunStack) -> None:
+    graph = program({"job": {"image": "mine/train:1"}})
+    assert container_of(graph, "paddle-data")["image"] == "mine/train:1"
+    graph = program({"job": {"image": "mine/train:1"}, "data": {"image": "mine/data:1"}})
+    assert container_of(graph, "paddle-data")["image"] == "mine/data:1"
 
 
 def test_the_csi_driver_mounts_through_the_access_point(program: RunStack) -> None:
