@@ -59,7 +59,7 @@ def record() -> list[Moment]:
         assert process.stdout
         for line in process.stdout:
             print(line, end="", flush=True)
-            printed.append(line.rstrip())
+            printed.append(anonymous(line.rstrip()))
 
     reader = threading.Thread(target=read)
     reader.start()
@@ -74,6 +74,11 @@ def record() -> list[Moment]:
         raise SystemExit("`make sandbox` failed: there is nothing to record")
     moments.append(Moment(tuple(printed), look(view)))
     return moments
+
+
+def anonymous(line: str) -> str:
+    """The line without the paths of this machine."""
+    return line.replace(f"{PROJECT}/", "").replace(str(PROJECT), ".").replace(str(Path.home()), "~")
 
 
 def connected() -> View | None:
