@@ -151,7 +151,7 @@ def animation(moments: Sequence[Moment]) -> str:
 
 def main() -> None:
     if len(sys.argv) != 2:
-        raise SystemExit("Name the file to write: python -m watch.record FILE.svg")
+        raise SystemExit("Name the file to write: python -m watch.record docs/demo.svg")
     if (PROJECT / ".sandbox").exists():
         raise SystemExit("The sandbox exists already. Run `make sandbox-down` first.")
     text = animation(key_moments(record()))

@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
+from settings.schema import PROJECT
 from watch import record, training_log, words
 from watch.cluster import advice
 from watch.screen import draw
@@ -228,6 +229,14 @@ def test_the_recording_is_one_small_picture_that_needs_no_other_file() -> None:
     assert len(text) < record.LARGEST
     assert re.findall(r"(?:href=|url\()(?!#)", text) == []
     assert text.count('class="frame"') == record.FRAMES
+
+
+def test_the_recording_of_the_readme_is_small_and_names_no_path_of_a_machine() -> None:
+    text = (PROJECT / "docs/demo.svg").read_text(encoding="utf-8")
+    ElementTree.fromstring(text)
+    assert len(text.encode()) < record.LARGEST
+    assert re.findall(r"(?:href=|url\()(?!#)", text) == []
+    assert re.findall(r"/(?:home|root|tmp|Users|work)/[^<]*", text) == []
 
 
 def test_one_line_says_what_to_do_about_the_cluster() -> None:
