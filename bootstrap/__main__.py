@@ -11,9 +11,9 @@ import pulumi_aws as aws
 # The engine starts a program in the program's own folder.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bootstrap.account_settings import Identity, read_account_settings
+from bootstrap.account_settings import Identity, Repository, read_account_settings
 from bootstrap.policies import PARTS, Names, deployer_policy
-from infra.iam import Statement, account_decides, allow, assumed_by_subject, document, tls_only
+from infra.iam import Statement, account_decides, allow, document, tls_only
 from settings.schema import Settings
 
 GITHUB = "token.actions.githubusercontent.com"
@@ -164,23 +164,41 @@ def attach(stack: str, deployer: Identity, policies: Policies, account: Account)
             aws.iam.UserPolicyAttachment(name, user=deployer.name, policy_arn=arn)
 
 
-def github_roles(repository: str, policies: Mapping[str, Policies], account: Account, state: State) -> aws.iam.Role:
+def trust(github_arn: pulumi.Input[str], subjects: list[str], claims: Mapping[str, str]) -> pulumi.Output[str]:
+    """Trust for the jobs with one of these subjects and all of these claims."""
+    wanted = {"aud": "sts.amazonaws.com", "sub": subjects, **claims}
+    return document(
+        {
+            "Effect": "Allow",
+            "Action": ["sts:AssumeRoleWithWebIdentity"],
+            "Principal": {"Federated": github_arn},
+            "Condition": {"StringEquals": {f"{GITHUB}:{claim}": value for claim, value in wanted.items()}},
+        }
+    )
+
+
+def github_roles(
+    repository: Repository, policies: Mapping[str, Policies], account: Account, state: State
+) -> aws.iam.Role:
     """Create the roles of the workflows, without any stored key. The role for previews."""
     github = aws.iam.OpenIdConnectProvider("github", url=f"https://{GITHUB}", client_id_lists=["sts.amazonaws.com"])
     preview = aws.iam.Role(
         "preview",
-        description=f"Previews on pull requests of {repository}",
-        assume_role_policy=assumed_by_subject(github.arn, GITHUB, f"repo:{repository}:pull_request"),
+        description=f"Previews on pull requests of {repository.name}",
+        assume_role_policy=trust(github.arn, repository.subjects("pull_request"), {"repository_id": repository.number}),
     )
     aws.iam.RolePolicy(
         "preview-policy", role=preview.name, policy=document(*preview_statements(account.partition, state))
     )
+    # A job of any branch can name any environment, so AWS also checks which workflow file on which branch runs it.
+    workflow = f"{repository.name}/.github/workflows/deploy.yml@refs/heads/main"
+    on_main = {"repository_id": repository.number, "job_workflow_ref": workflow}
     for stack, parts in policies.items():
         deploy = aws.iam.Role(
             f"deploy-{stack}",
             name=f"{DEPLOY}{stack}",
-            description=f"Deployments of {stack} from {repository}",
-            assume_role_policy=assumed_by_subject(github.arn, GITHUB, f"repo:{repository}:environment:{stack}"),
+            description=f"Deployments of {stack} from {repository.name}",
+            assume_role_policy=trust(github.arn, repository.subjects(f"environment:{stack}"), on_main),
             max_session_duration=DEPLOY_HOURS * 3600,
         )
         for part, arn in parts.items():

@@ -10,7 +10,7 @@ import pulumi
 from settings.schema import Problem, Settings
 from settings.stack_file import StackFileError, stack_settings
 
-KEYS = ("deployers", "repository", "stacks")
+KEYS = ("deployers", "ownerId", "repository", "repositoryId", "stacks")
 IDENTITY = re.compile(r"arn:[\w-]+:iam::(?P<account>\d{12}):(?P<kind>role|user)/([\w+=,.@-]+/)*(?P<name>[\w+=,.@-]+)")
 
 
@@ -25,10 +25,24 @@ class Identity:
 
 
 @dataclass(frozen=True)
-class AccountSettings:
-    """The settings of the bootstrap program. `repository` is empty if GitHub deploys nothing."""
+class Repository:
+    """A GitHub repository. Its numbers stay the same if somebody else gets its name."""
 
-    repository: str = ""
+    name: str
+    number: str
+    owner_number: str
+
+    def subjects(self, job: str) -> list[str]:
+        """Both forms of the OIDC subject of a job: repositories created before and after 15 July 2026."""
+        owner, _, name = self.name.partition("/")
+        return [f"repo:{owner}/{name}:{job}", f"repo:{owner}@{self.owner_number}/{name}@{self.number}:{job}"]
+
+
+@dataclass(frozen=True)
+class AccountSettings:
+    """The settings of the bootstrap program. `repository` is None if GitHub deploys nothing."""
+
+    repository: Repository | None = None
     stacks: Mapping[str, Settings] = field(default_factory=dict)
     deployers: Mapping[str, tuple[Identity, ...]] = field(default_factory=dict)
 
@@ -40,11 +54,21 @@ def read_account_settings() -> AccountSettings:
         namespace, _, name = key.partition(":")
         if namespace == pulumi.get_project() and name not in KEYS:
             raise _error(name, config.get(name), "is not a setting of this program", f"Write one of {', '.join(KEYS)}")
-    repository = config.get("repository") or ""
-    if repository and not re.fullmatch(r"[\w.-]+/[\w.-]+", repository):
-        raise _error("repository", repository, "is not OWNER/NAME", "Write for example octo/paddle")
+    repository = _repository(config) if config.get("repository") else None
     stacks = _stacks(config.get_object("stacks"))
     return AccountSettings(repository, stacks, _deployers(config.get_object("deployers"), stacks))
+
+
+def _repository(config: pulumi.Config) -> Repository:
+    name = config.require("repository")
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", name):
+        raise _error("repository", name, "is not OWNER/NAME", "Write for example octo/paddle")
+    numbers = {key: config.get(key) or "" for key in ("repositoryId", "ownerId")}
+    for key, query in (("repositoryId", ".id"), ("ownerId", ".owner.id")):
+        if not re.fullmatch(r"\d+", numbers[key]):
+            instead = f"Write the number that `gh api repos/{name} --jq {query}` prints"
+            raise _error(key, numbers[key], "is not the number of the repository or its owner", instead)
+    return Repository(name, numbers["repositoryId"], numbers["ownerId"])
 
 
 def _stacks(given: Any) -> dict[str, Settings]:

@@ -23,6 +23,8 @@ OPERATIONS = ("CopyObject", "DeleteObject", "GetObject", "HeadObject", "ListObje
 SETTINGS = {
     "aws:region": REGION,
     "paddle-on-aws-bootstrap:repository": "octo/paddle",
+    "paddle-on-aws-bootstrap:repositoryId": "456",
+    "paddle-on-aws-bootstrap:ownerId": "123",
     "paddle-on-aws-bootstrap:stacks": ["dev"],
     "paddle-on-aws-bootstrap:deployers": {"dev": [f"arn:aws:iam::{ACCOUNT}:user/me"]},
 }
@@ -116,7 +118,7 @@ class Account:
 @pytest.fixture(scope="module")
 def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
     folder = tmp_path_factory.mktemp("account")
-    for name in ("bootstrap", "infra", "settings"):
+    for name in ("bootstrap", "infra", "settings", "workloads"):
         shutil.copytree(CHECKOUT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("Pulumi.yaml", "Pulumi.dev.yaml"):
         shutil.copy(CHECKOUT / name, folder)

@@ -163,7 +163,12 @@ def test_the_preview_role_has_only_the_permissions_of_a_preview(project: Project
     iam = boto3.client("iam", region_name="us-west-2", **aws)
     config = yaml.safe_load((project.folder / "Pulumi.dev.yaml").read_text())["config"]
     settings = {key: value for key, value in config.items() if key.startswith("aws:")}
-    settings |= {"paddle-on-aws-bootstrap:repository": "octo/paddle", "paddle-on-aws-bootstrap:stacks": ["dev"]}
+    settings |= {
+        "paddle-on-aws-bootstrap:repository": "octo/paddle",
+        "paddle-on-aws-bootstrap:repositoryId": "456",
+        "paddle-on-aws-bootstrap:ownerId": "123",
+        "paddle-on-aws-bootstrap:stacks": ["dev"],
+    }
     stack = ("--stack", "account")
     project.succeed("pulumi", "stack", "init", "account", "--secrets-provider", "passphrase", folder="bootstrap")
     file = project.folder / "bootstrap/Pulumi.account.yaml"

@@ -126,6 +126,11 @@ def test_a_deployment_uses_the_environment_of_its_stack() -> None:
     assert deploy["steps"][-1]["run"] == 'pulumi up --stack "$STACK" --policy-pack policy --yes --non-interactive'
 
 
+def test_only_main_is_deployed() -> None:
+    assert "github.ref == 'refs/heads/main'" in workflow("deploy.yml")["jobs"]["changed"]["if"]
+    assert workflow("deploy.yml")["jobs"]["deploy"]["needs"] == "changed"
+
+
 def test_the_pulumi_version_is_that_of_the_python_package() -> None:
     (pinned,) = re.findall(r"^pulumi==(.*)$", (PROJECT / "requirements.txt").read_text(), re.MULTILINE)
     for file in ("preview.yml", "deploy.yml"):

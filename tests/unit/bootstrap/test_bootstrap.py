@@ -12,7 +12,13 @@ from bootstrap import policies
 from tests.unit.program import ACCOUNT, NAME, PROJECT, Graph, run
 
 WORKFLOWS = PROJECT / ".github/workflows"
-CONFIG = {"aws:region": "us-west-2", f"{NAME}:repository": "octo/paddle", f"{NAME}:stacks": ["dev", "prod"]}
+CONFIG = {
+    "aws:region": "us-west-2",
+    f"{NAME}:repository": "octo/paddle",
+    f"{NAME}:repositoryId": "456",
+    f"{NAME}:ownerId": "123",
+    f"{NAME}:stacks": ["dev", "prod"],
+}
 ROLE, POLICY = "aws:iam/role:Role", "aws:iam/policy:Policy"
 INLINE, ATTACHMENT = "aws:iam/rolePolicy:RolePolicy", "aws:iam/rolePolicyAttachment:RolePolicyAttachment"
 PARTS = {*policies.PARTS, "state"}
@@ -65,25 +71,24 @@ def test_the_state_is_protected_encrypted_and_private(graph: Graph) -> None:
 
 
 @pytest.mark.parametrize(
-    ("role", "subject"),
-    [
-        ("preview", "repo:octo/paddle:pull_request"),
-        ("deploy-dev", "repo:octo/paddle:environment:dev"),
-        ("deploy-prod", "repo:octo/paddle:environment:prod"),
-    ],
+    ("role", "job"),
+    [("preview", "pull_request"), ("deploy-dev", "environment:dev"), ("deploy-prod", "environment:prod")],
 )
-def test_a_role_trusts_one_kind_of_job_in_one_repository(graph: Graph, role: str, subject: str) -> None:
+def test_a_role_trusts_one_kind_of_job_in_one_repository(graph: Graph, role: str, job: str) -> None:
     (trust,) = statements(graph, role, "assumeRolePolicy")
     github = graph.one("aws:iam/openIdConnectProvider:OpenIdConnectProvider")
     assert github.inputs["url"] == "https://token.actions.githubusercontent.com"
     assert trust["Principal"] == {"Federated": f"arn:aws:mock:us-west-2:{ACCOUNT}:github"}
     assert trust["Action"] == ["sts:AssumeRoleWithWebIdentity"]
-    assert trust["Condition"] == {
-        "StringEquals": {
-            "token.actions.githubusercontent.com:aud": "sts.amazonaws.com",
-            "token.actions.githubusercontent.com:sub": subject,
-        }
+    expected: dict[str, Any] = {
+        "token.actions.githubusercontent.com:aud": "sts.amazonaws.com",
+        "token.actions.githubusercontent.com:sub": [f"repo:octo/paddle:{job}", f"repo:octo@123/paddle@456:{job}"],
+        "token.actions.githubusercontent.com:repository_id": "456",
     }
+    if role != "preview":
+        workflow = "octo/paddle/.github/workflows/deploy.yml@refs/heads/main"
+        expected["token.actions.githubusercontent.com:job_workflow_ref"] = workflow
+    assert trust["Condition"] == {"StringEquals": expected}
     assert len(graph.all(ROLE)) == 3
 
 
@@ -198,6 +203,8 @@ def test_the_outputs_are_the_variables_of_the_workflows(graph: Graph) -> None:
     [
         ({"repository": "octo"}, 'repository: "octo" is not OWNER/NAME.'),
         ({"repository": "octo/*"}, 'repository: "octo/*" is not OWNER/NAME.'),
+        ({"repositoryId": ""}, 'repositoryId: "" is not the number of the repository or its owner.'),
+        ({"ownerId": "octo"}, 'ownerId: "octo" is not the number of the repository or its owner.'),
         ({"stacks": []}, "stacks: [] is not a list of stack names."),
         ({"stacks": ["d*"]}, 'stacks: ["d*"] is not a list of stack names.'),
         ({"stacks": {"a": 1}}, 'stacks: {"a": 1} is not a list of stack names.'),

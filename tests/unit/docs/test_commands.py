@@ -17,7 +17,7 @@ FOREIGN = {
     "curl": None,
     "docker": {"build", "push"},
     "export": None,
-    "gh": {"variable"},
+    "gh": {"api", "variable"},
     "git": {"clone"},
     "go": {"clean"},
     "pip": {"install"},
