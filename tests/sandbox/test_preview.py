@@ -144,7 +144,7 @@ def test_a_change_that_replaces_the_file_system(project: Project) -> None:
 
 def test_a_change_that_violates_the_policy(project: Project) -> None:
     code, comment = project.preview(
-        "infra/storage.py", ("referenced_security_group_id=cluster.worker_group.id,", 'cidr_ipv4="0.0.0.0/0",')
+        "infra/storage.py", ("referenced_security_group_id=args.cluster.worker_group.id,", 'cidr_ipv4="0.0.0.0/0",')
     )
     assert code == 1, comment
     assert above_the_diff(comment) == expected("breaks-policy.md")
@@ -188,7 +188,8 @@ def test_the_preview_role_has_only_the_permissions_of_a_preview(project: Project
 
 
 def test_secret_settings_appear_in_no_comment(project: Project) -> None:
-    code, comment = project.preview("infra/job_roles.py", ('"ReadData"', '"ReadDataSet"'))
+    change = ('return [allow("ReadData"', 'return [allow("ReadDataSet"')
+    code, comment = project.preview("infra/job_roles.py", change)
     assert code == 0, comment
     assert "ReadDataSet" in comment, "the diff shows the policy that names the secret"
     assert "[secret]" in comment
