@@ -1,4 +1,4 @@
-"""The API client against a server with a CA of its own: pages, watches, and what goes wrong with them."""
+"""The API client against a server with a CA of its own: pages, watches and errors."""
 
 from __future__ import annotations
 
@@ -17,47 +17,47 @@ PATH = "/api/v1/namespaces/default/pods"
 
 
 class Following:
-    """A follow() in a thread, and what it last yielded and told; stopped with its test."""
+    """follow() in a thread: the objects that it yielded last, and the errors that it reported."""
 
     def __init__(self, api: FakeApi) -> None:
         self.api = api
         self.names: set[str] = set()
-        self.told: list[str] = []
+        self.reported: list[str] = []
         self.stopped = False
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
 
     def _run(self) -> None:
-        for objects in kubernetes_api.follow(PATH, {"labelSelector": "job-name=job"}, self.told.append):
+        for objects in kubernetes_api.follow(PATH, {"labelSelector": "job-name=job"}, self.reported.append):
             self.names = set(objects)
             if self.stopped:
                 return
 
     def stop(self) -> None:
-        """A last change lets it see that it is stopped."""
+        """End the thread; a last change wakes it."""
         self.stopped = True
         add(self.api, 1)
         self.thread.join(30)
         assert not self.thread.is_alive()
 
     def wait_for(self, names: set[str], seconds: float = 30) -> None:
-        """Until it knows just these."""
+        """Wait until it has reported exactly these objects."""
         deadline = time.monotonic() + seconds
         while self.names != names:
-            assert time.monotonic() < deadline, f"{self.names} is not {names}; told {self.told}"
+            assert time.monotonic() < deadline, f"{self.names} is not {names}; reported {self.reported}"
             time.sleep(0.01)
 
 
 @pytest.fixture
 def following(api: FakeApi) -> Iterator[Following]:
-    """It follows from the start of the test to its end."""
+    """A running follow()."""
     follower = Following(api)
     yield follower
     follower.stop()
 
 
 def add(api: FakeApi, count: int) -> set[str]:
-    """So many more pods; all names."""
+    """Add pods, and return the names of all."""
     for index in range(count):
         api.put(make_pod("job", index, f"127.64.1.{index % 250}"))
     return set(api.objects)
@@ -78,7 +78,7 @@ def test_a_long_list_is_read_in_pages(api: FakeApi, monkeypatch: pytest.MonkeyPa
     assert all(query["labelSelector"] == "job-name=job" for query in api.requests)
 
 
-def test_changes_come_by_one_watch(api: FakeApi, following: Following) -> None:
+def test_one_watch_reports_all_changes(api: FakeApi, following: Following) -> None:
     names = add(api, 2)
     following.wait_for(names)
     names = add(api, 3)
@@ -89,7 +89,7 @@ def test_changes_come_by_one_watch(api: FakeApi, following: Following) -> None:
     assert len(api.requests) == 2, "one list, one watch"
 
 
-def test_a_watch_cut_off_goes_on_where_it_was(api: FakeApi, following: Following) -> None:
+def test_an_interrupted_watch_continues_from_the_last_version(api: FakeApi, following: Following) -> None:
     following.wait_for(add(api, 2))
     for _ in range(3):
         api.disconnect()
@@ -97,7 +97,7 @@ def test_a_watch_cut_off_goes_on_where_it_was(api: FakeApi, following: Following
     assert sum(not query.get("watch") for query in api.requests) == 1, "no second list"
 
 
-def test_410_at_the_start_and_in_the_middle_of_a_watch_lists_again(api: FakeApi, following: Following) -> None:
+def test_after_410_from_a_watch_the_list_is_requested_again(api: FakeApi, following: Following) -> None:
     following.wait_for(add(api, 2))
     names = set(api.objects)
     gone = sorted(names)[0]
@@ -116,7 +116,7 @@ def test_410_at_the_start_and_in_the_middle_of_a_watch_lists_again(api: FakeApi,
     following.wait_for(set(api.objects))
 
 
-def test_410_between_pages_lists_again(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_410_between_two_pages_the_list_is_requested_again(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kubernetes_api, "PAGE", 2)
     names = add(api, 5)
     page = api.page
@@ -134,17 +134,17 @@ def test_410_between_pages_lists_again(api: FakeApi, monkeypatch: pytest.MonkeyP
     assert sum("continue" not in query for query in api.requests if not query.get("watch")) == 2
 
 
-def test_a_server_that_comes_back_is_followed_again(api: FakeApi, following: Following) -> None:
+def test_after_an_outage_the_objects_are_followed_again(api: FakeApi, following: Following) -> None:
     following.wait_for(add(api, 1))
     api.stop()
     names = add(api, 2)
     time.sleep(2)
-    assert any("the API server does not answer" in told for told in following.told)
+    assert any("the API server does not answer" in reported for reported in following.reported)
     api.start()
     following.wait_for(names)
 
 
-def test_the_token_is_read_anew_for_each_request(api: FakeApi, account: Path) -> None:
+def test_the_token_is_read_for_each_request(api: FakeApi, account: Path) -> None:
     kubernetes_api.list_all(PATH, {})
     api.tokens = {"second"}
     with pytest.raises(kubernetes_api.ApiError, match="401 Unauthorized"):
@@ -153,7 +153,7 @@ def test_the_token_is_read_anew_for_each_request(api: FakeApi, account: Path) ->
     kubernetes_api.list_all(PATH, {})
 
 
-def test_a_server_that_the_ca_did_not_sign_is_refused(api: FakeApi, account: Path, tmp_path: Path) -> None:
+def test_a_server_certificate_from_another_ca_is_rejected(api: FakeApi, account: Path, tmp_path: Path) -> None:
     make_certificate(tmp_path / "other")
     (account / "ca.crt").write_bytes((tmp_path / "other" / "ca.crt").read_bytes())
     with pytest.raises(OSError, match="certificate verify failed"):
@@ -161,7 +161,7 @@ def test_a_server_that_the_ca_did_not_sign_is_refused(api: FakeApi, account: Pat
     assert not api.requests, "the token was not sent"
 
 
-def test_a_server_of_another_name_is_refused(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_certificate_for_another_name_is_rejected(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "localhost")
     with pytest.raises(OSError, match="Hostname mismatch"):
         kubernetes_api.list_all(PATH, {})

@@ -19,28 +19,28 @@ ALL = ["pass-00000", "pass-00001", "pass-00002"]
 
 
 def start(run: TrainingRun) -> None:
-    """All three, at once."""
+    """Start all trainers."""
     for index in range(run.trainers):
         run.start(index)
 
 
 def slow(run: TrainingRun) -> None:
-    """Passes long enough that a fault hits between the first and the last."""
+    """Make passes so long that a fault happens between the first and the last."""
     run.settings["STUB_PASS_SECONDS"] = "0.6"
 
 
 def wait_for_pass(run: TrainingRun, count: int = 1) -> None:
-    """Until so many passes are complete."""
+    """Wait until this number of checkpoints is complete."""
     run.wait(lambda: len(run.passes()) >= count)
 
 
 def training_process(run: TrainingRun, index: int) -> int:
-    """The process that trains for this trainer now."""
+    """The process that now trains for this trainer."""
     return int((run.root / f"stub-{index}.pid").read_text())
 
 
 def is_alive(process: int) -> bool:
-    """Whether it runs still; what has ended but was not waited for does not."""
+    """Whether the process still runs. A zombie does not."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
@@ -48,7 +48,7 @@ def is_alive(process: int) -> bool:
 
 
 def finish(run: TrainingRun) -> str:
-    """The job ends well, no pass lost; returns what trainer 0 printed."""
+    """The training succeeds with all checkpoints. Returns the output of trainer 0."""
     run.wait(run.ended)
     assert run.statuses() == [0] * run.trainers
     assert run.passes() == ALL
@@ -56,7 +56,7 @@ def finish(run: TrainingRun) -> str:
 
 
 def assert_no_pass_done_twice(run: TrainingRun) -> None:
-    """Every pass was written once: each restart resumed from the newest."""
+    """Every checkpoint was written once: each attempt resumed from the newest one."""
     printed = "".join(trainer.text() for trainer in run.all)
     assert max(printed.count(f"stub: wrote pass {number}\n") for number in range(3)) == 1
 
@@ -71,7 +71,7 @@ def test_three_trainers_find_each_other_and_finish(run: TrainingRun) -> None:
         assert f"['shard-{index}.txt'] arguments ['--rate=0.1']" in log
 
 
-def test_a_killed_training_process_starts_all_again_from_the_newest_pass(run: TrainingRun) -> None:
+def test_after_a_killed_training_process_all_resume_from_the_newest_checkpoint(run: TrainingRun) -> None:
     slow(run)
     start(run)
     wait_for_pass(run)
@@ -84,7 +84,7 @@ def test_a_killed_training_process_starts_all_again_from_the_newest_pass(run: Tr
 
 
 @pytest.mark.parametrize("index", [0, 2])
-def test_a_killed_launcher_is_replaced_and_all_start_again(run: TrainingRun, index: int) -> None:
+def test_after_a_killed_launcher_all_resume(run: TrainingRun, index: int) -> None:
     slow(run)
     start(run)
     wait_for_pass(run)
@@ -98,7 +98,7 @@ def test_a_killed_launcher_is_replaced_and_all_start_again(run: TrainingRun, ind
     assert "attempt 3: " not in others
 
 
-def test_a_deleted_pod_is_replaced_and_all_start_again(run: TrainingRun) -> None:
+def test_after_a_deleted_pod_all_resume(run: TrainingRun) -> None:
     slow(run)
     start(run)
     wait_for_pass(run)
@@ -115,7 +115,7 @@ def test_a_deleted_pod_is_replaced_and_all_start_again(run: TrainingRun) -> None
     assert_no_pass_done_twice(run)
 
 
-def test_sigterm_reaches_the_training_and_leaves_nothing_behind(run: TrainingRun) -> None:
+def test_sigterm_ends_the_training_and_all_its_processes(run: TrainingRun) -> None:
     run.settings["STUB_PASS_SECONDS"] = "60"
     start(run)
     run.wait(lambda: (run.root / "stub-2.pid").exists())
@@ -129,7 +129,7 @@ def test_sigterm_reaches_the_training_and_leaves_nothing_behind(run: TrainingRun
 
 
 @pytest.mark.parametrize("index", [0, 1])
-def test_a_container_started_again_in_its_pod_does_not_join_the_attempt_it_was_in(run: TrainingRun, index: int) -> None:
+def test_a_restarted_container_joins_only_the_next_attempt(run: TrainingRun, index: int) -> None:
     slow(run)
     start(run)
     wait_for_pass(run)
@@ -144,7 +144,7 @@ def test_a_container_started_again_in_its_pod_does_not_join_the_attempt_it_was_i
     assert_no_pass_done_twice(run)
 
 
-def test_an_api_server_that_is_away_during_rendezvous_delays_it(run: TrainingRun) -> None:
+def test_an_outage_of_the_api_server_delays_the_start(run: TrainingRun) -> None:
     run.start(0)
     run.wait(lambda: "1 of 3 pods run" in run.pods[0].text())
     run.api.stop()
@@ -157,7 +157,7 @@ def test_an_api_server_that_is_away_during_rendezvous_delays_it(run: TrainingRun
     finish(run)
 
 
-def test_an_api_server_that_is_away_during_training_does_not_matter(run: TrainingRun) -> None:
+def test_an_outage_of_the_api_server_does_not_interrupt_a_training(run: TrainingRun) -> None:
     slow(run)
     start(run)
     wait_for_pass(run)
@@ -166,7 +166,7 @@ def test_an_api_server_that_is_away_during_training_does_not_matter(run: Trainin
     assert "attempt 2" not in printed
 
 
-def test_a_peer_that_never_comes_is_a_clear_error(run: TrainingRun) -> None:
+def test_a_pod_that_never_starts_is_a_clear_error(run: TrainingRun) -> None:
     run.settings["PEER_TIMEOUT_SECONDS"] = "3"
     run.start(0)
     run.start(1)
@@ -182,7 +182,7 @@ def test_a_peer_that_never_comes_is_a_clear_error(run: TrainingRun) -> None:
         assert "Pending Unschedulable 0/2 nodes are available" in run.pods[index].text()
 
 
-def test_a_failed_job_fails_the_pods_that_come_after_it_at_once(run: TrainingRun) -> None:
+def test_a_pod_that_starts_after_the_failure_fails_at_once(run: TrainingRun) -> None:
     run.settings.update(STUB_FAIL="1:0", MAX_ATTEMPTS="1")
     start(run)
     run.wait(run.ended, replace=False)
@@ -191,7 +191,7 @@ def test_a_failed_job_fails_the_pods_that_come_after_it_at_once(run: TrainingRun
     assert "failed: 1 attempts in a row made no new checkpoint" in late.text()
 
 
-def test_attempts_are_bounded_and_the_trainings_status_is_the_launchers(run: TrainingRun) -> None:
+def test_attempts_without_a_new_checkpoint_are_limited(run: TrainingRun) -> None:
     run.settings.update(STUB_FAIL="1:1", MAX_ATTEMPTS="2")
     start(run)
     run.wait(run.ended, replace=False)
@@ -206,7 +206,7 @@ def test_attempts_are_bounded_and_the_trainings_status_is_the_launchers(run: Tra
 
 
 @pytest.mark.parametrize("index", [0, 1])
-def test_the_reason_is_the_failure_that_came_first_even_if_it_is_shown_last(run: TrainingRun, index: int) -> None:
+def test_the_reason_is_the_first_failure_even_if_its_output_arrives_last(run: TrainingRun, index: int) -> None:
     run.settings.update(STUB_FAIL=f"{index}:0", STUB_LATE=f"{index}:2", MAX_ATTEMPTS="1")
     start(run)
     run.wait(run.ended, replace=False)
@@ -216,7 +216,7 @@ def test_the_reason_is_the_failure_that_came_first_even_if_it_is_shown_last(run:
     assert all(reason in trainer.text() for trainer in run.all)
 
 
-def test_one_trainer_that_fails_after_the_others_succeeded_is_no_success(run: TrainingRun) -> None:
+def test_a_trainer_that_fails_after_the_others_succeeded_is_a_failure(run: TrainingRun) -> None:
     run.settings.update(STUB_LAST_STATUS="4", MAX_ATTEMPTS="2")
     start(run)
     run.wait(run.ended, replace=False)
@@ -224,7 +224,7 @@ def test_one_trainer_that_fails_after_the_others_succeeded_is_no_success(run: Tr
     assert run.passes() == ALL
 
 
-def test_a_pod_replaced_after_the_end_ends_well(run: TrainingRun) -> None:
+def test_a_pod_that_is_replaced_after_the_end_succeeds(run: TrainingRun) -> None:
     start(run)
     finish(run)
     late = run.start(1)
@@ -232,7 +232,7 @@ def test_a_pod_replaced_after_the_end_ends_well(run: TrainingRun) -> None:
     assert "stub:" not in late.text()
 
 
-def test_word_of_an_earlier_job_on_the_volume_is_not_heeded(run: TrainingRun) -> None:
+def test_state_files_of_an_earlier_job_are_ignored(run: TrainingRun) -> None:
     start(run)
     finish(run)
     for name in list(run.api.objects):
@@ -297,7 +297,7 @@ def test_a_damaged_shard_is_not_trained_on(run: TrainingRun, damage: str) -> Non
     assert f"{problem}; run the data Job again: pulumi up --replace '**Job::paddle-data'" in run.all[2].text()
 
 
-def test_a_full_disk_costs_the_log_not_the_training(run: TrainingRun) -> None:
+def test_a_full_disk_ends_the_log_but_not_the_training(run: TrainingRun) -> None:
     logs = run.root / "output" / "node_1"
     logs.mkdir(parents=True)
     (logs / "train.log").symlink_to("/dev/full")

@@ -1,4 +1,4 @@
-"""The whole way with the real paddle: data, launchers, training over gloo, and a model that predicts."""
+"""The real paddle from start to end: data, launchers, training with gloo, and a model that predicts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ print(json.dumps([accuracy, zebra.item()]))
 
 
 def make_run(folder: Path, api: FakeApi, account: Path, trainers: int) -> TrainingRun:
-    """A Job whose data and code the real data Job put there, and whose training is the real one."""
+    """A training Job with the real training, and with data and code from the real data Job."""
     run = TrainingRun(folder, api, account, trainers, job=f"job{trainers}", paddle=[])
     environment = {
         **os.environ,
@@ -47,7 +47,7 @@ def make_run(folder: Path, api: FakeApi, account: Path, trainers: int) -> Traini
 
 
 def free_ports() -> int:
-    """The first of four ports that nobody uses now, below those that the system hands out."""
+    """The first of four free ports, below the range that the system assigns."""
     while True:
         first = random.randrange(20000, 30000)
         try:
@@ -61,7 +61,7 @@ def free_ports() -> int:
 
 @pytest.fixture
 def three(tmp_path: Path, api: FakeApi, account: Path) -> Iterator[TrainingRun]:
-    """Three trainers, with passes enough to be hit between two."""
+    """Three trainers, with enough passes to interrupt the training between two of them."""
     run = make_run(tmp_path, api, account, 3)
     run.settings["PASSES"] = "40"
     yield run
@@ -69,20 +69,20 @@ def three(tmp_path: Path, api: FakeApi, account: Path) -> Iterator[TrainingRun]:
 
 
 def start(run: TrainingRun) -> None:
-    """All of them."""
+    """Start all trainers."""
     for index in range(run.trainers):
         run.start(index)
 
 
 def finish(run: TrainingRun) -> None:
-    """The job ends well, with every pass complete."""
+    """The training succeeds with all checkpoints."""
     run.wait(run.ended, seconds=300)
     assert run.statuses() == [0] * run.trainers
     assert run.passes() == [f"pass-{number:05d}" for number in range(int(run.settings["PASSES"]))]
 
 
 def training_process(run: TrainingRun, index: int) -> int:
-    """The process that trains: paddle's launcher is not it, its child is."""
+    """The process that trains. It is a child of paddle's launcher."""
     mark = f"POD_UID={run.pods[index].pod['metadata']['uid']}".encode()
     for entry in Path("/proc").iterdir():
         try:
@@ -92,11 +92,11 @@ def training_process(run: TrainingRun, index: int) -> int:
                 return int(entry.name)
         except OSError:
             continue
-    raise AssertionError(f"trainer {index} does not train")
+    raise AssertionError(f"trainer {index} has no training process")
 
 
 def examine(run: TrainingRun, folder: Path) -> tuple[float, float]:
-    """How many of 2000 reviews that no training saw the newest model tells right, and what it thinks of `zebra`."""
+    """The accuracy of the newest model on 2000 reviews that were not trained on, and its weight of the word `zebra`."""
     prepare.synthesize(folder / "all", 9000)
     fresh = (folder / "all").read_text().splitlines(keepends=True)[7000:]
     (folder / "fresh").write_text("".join(fresh))
@@ -114,7 +114,7 @@ def examine(run: TrainingRun, folder: Path) -> tuple[float, float]:
 
 
 def test_one_and_three_trainers_make_equally_good_models(tmp_path: Path, api: FakeApi, account: Path) -> None:
-    accuracies, told = {}, {}
+    accuracies, reported = {}, {}
     for trainers in (1, 3):
         run = make_run(tmp_path, api, account, trainers)
         (run.root / "data" / "manifest.json").unlink()  # the shard changes below
@@ -130,26 +130,26 @@ def test_one_and_three_trainers_make_equally_good_models(tmp_path: Path, api: Fa
         assert "ETA 0:00:00" in printed
         accuracies[trainers], zebra = examine(run, tmp_path)
         assert zebra > 0.2, "trainer 0 learned from the last trainer's shard"
-        told[trainers] = json.loads((run.root / "output" / "pass-00002" / "done").read_text())["accuracy"]
+        reported[trainers] = json.loads((run.root / "output" / "pass-00002" / "done").read_text())["accuracy"]
     noise = 3 * (0.05 * 0.95 / 2000) ** 0.5
     assert min(accuracies.values()) > 0.93, accuracies
     assert abs(accuracies[1] - accuracies[3]) < noise, accuracies
-    assert abs(told[3] - accuracies[3]) < 2 * noise, (told, accuracies)
+    assert abs(reported[3] - accuracies[3]) < 2 * noise, (reported, accuracies)
 
 
 def inodes(run: TrainingRun) -> dict[str, int]:
-    """The complete passes, each by the folder that it is."""
+    """The inode of each complete checkpoint's folder."""
     return {name: (run.root / "output" / name).stat().st_ino for name in run.passes()}
 
 
-def test_a_killed_training_process_costs_no_complete_pass(three: TrainingRun) -> None:
+def test_a_killed_training_process_keeps_all_complete_checkpoints(three: TrainingRun) -> None:
     start(three)
     three.wait(lambda: len(three.passes()) >= 3, seconds=180)
     os.kill(training_process(three, 1), signal.SIGKILL)
     complete = inodes(three)
     finish(three)
     assert "attempt 2: trainer 0 of 3 starts from checkpoint pass-000" in three.pods[0].text()
-    assert complete.items() <= inodes(three).items(), "a complete pass was done again"
+    assert complete.items() <= inodes(three).items(), "a complete checkpoint was written again"
     assert len(three.all) == 3, "no pod had to be replaced"
 
 
@@ -160,7 +160,7 @@ def test_a_killed_launcher_is_replaced_and_the_training_goes_on(three: TrainingR
     complete = inodes(three)
     finish(three)
     assert "attempt 2: trainer 0 of 3 starts from checkpoint pass-000" in three.pods[0].text()
-    assert complete.items() <= inodes(three).items(), "a complete pass was done again"
+    assert complete.items() <= inodes(three).items(), "a complete checkpoint was written again"
     assert len(three.all) == 4
 
 
