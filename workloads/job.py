@@ -78,14 +78,18 @@ def job(
     opts: pulumi.ResourceOptions,
     wait: bool = True,
 ) -> k8s.batch.v1.Job:
-    """A Job. `pulumi up` waits for its end, or without `wait` for its start. The next `up` replaces a failed Job."""
-    annotations = {"pulumi.com/replaceUnready": "true"}
+    """A Job. `pulumi up` waits for its end, or without `wait` for its start.
+
+    The next `up` continues to wait for a running Job. To repeat a failed Job, replace it: `up --replace '**Job::NAME'`.
+    """
+    # Not pulumi.com/replaceUnready: it also replaces running Jobs, so each `up` would restart a training.
+    metadata: k8s.meta.v1.ObjectMetaArgsDict = {"name": name, "namespace": namespace}
     if not wait:
-        annotations["pulumi.com/waitFor"] = "jsonpath={.status.startTime}"
+        metadata["annotations"] = {"pulumi.com/waitFor": "jsonpath={.status.startTime}"}
     timeout = f"{timeout_minutes + SLACK_MINUTES}m"
     return k8s.batch.v1.Job(
         logical_name,
-        metadata={"name": name, "namespace": namespace, "annotations": annotations},
+        metadata=metadata,
         spec={**spec, "active_deadline_seconds": timeout_minutes * 60},
         opts=pulumi.ResourceOptions.merge(
             opts, pulumi.ResourceOptions(custom_timeouts=pulumi.CustomTimeouts(create=timeout, update=timeout))

@@ -214,7 +214,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             detailed[str(change)] = provider_pb2.PropertyDiff(kind=kind, inputDiff=change.kind == "DELETE")
             if replaced or (change.kind == "DELETE" and change.path == ("metadata",)):
                 replaces.append(str(change))
-        if it.kind == "Job" and annotation.is_true(news, annotation.REPLACE_UNREADY) and self._is_unready(it, live):
+        if annotation.is_true(news, annotation.REPLACE_UNREADY) and self._is_unready(it, live):
             replaces.append(f'.metadata.annotations["{annotation.REPLACE_UNREADY}"]')
         return provider_pb2.DiffResponse(
             changes=diff_changes(bool(changes or replaces)),
@@ -346,9 +346,16 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         return named
 
     def _is_unready(self, it: Target, live: Object) -> bool:
+        """Whether a Job is not complete now, so a running Job is unready too. As in the official provider."""
+        if it.kind != "Job":
+            self._log(it.urn, f"{annotation.REPLACE_UNREADY} is not supported for this resource", engine_pb2.WARNING)
+            return False
         try:
             now = self._config.api.find(self._kind(it), live["metadata"].get("namespace", ""), live["metadata"]["name"])
         except UnreachableError:
+            self._log(it.urn, f"cannot reach the cluster to check {annotation.REPLACE_UNREADY}", engine_pb2.WARNING)
+            return False
+        except ApiError:
             return False
         return now is not None and not awaits.job_ready(now)
 
@@ -400,16 +407,20 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         properties = write(_state(raw, live, manager, it.api_version))
         raise InitFailedError([str(problem), *reasons], _id(live), properties)
 
+    def _log(self, urn: str, message: str, severity: engine_pb2.LogSeverity.ValueType, ephemeral: bool = False) -> None:
+        if self.engine:
+            request = engine_pb2.LogRequest(severity=severity, message=message, urn=urn, ephemeral=ephemeral)
+            with contextlib.suppress(grpc.RpcError):
+                self.engine.Log(request)
+
     def _wait(self, it: Target) -> awaits.Wait:
         last = ""
 
         def show(message: str) -> None:
             nonlocal last
-            if self.engine and message != last:
+            if message != last:
                 last = message
-                request = engine_pb2.LogRequest(severity=engine_pb2.INFO, message=message, urn=it.urn, ephemeral=True)
-                with contextlib.suppress(grpc.RpcError):
-                    self.engine.Log(request)
+                self._log(it.urn, message, engine_pb2.INFO, ephemeral=True)
 
         return awaits.Wait(self._config.api, show, self.cancelled)
 

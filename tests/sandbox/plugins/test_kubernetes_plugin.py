@@ -333,6 +333,28 @@ def test_failed_job_is_stored_and_shows_its_last_log_lines(plugin: Plugin, node:
     assert answer.deleteBeforeReplace
 
 
+def test_replace_unready_replaces_every_job_that_is_not_complete(
+    plugin: Plugin, api: Api, node: NodeProcess, namespace: str
+) -> None:
+    """As in the official provider: even a running Job is replaced."""
+    inputs = job("long", namespace, "sleep 2")
+    inputs["metadata"]["annotations"] = {"pulumi.com/skipAwait": "true", "pulumi.com/replaceUnready": "true"}
+    state = plugin.create(inputs)[1]
+    answer = plugin.diff(state, state["__inputs"])
+    assert list(answer.replaces) == ['.metadata.annotations["pulumi.com/replaceUnready"]']
+    assert answer.deleteBeforeReplace
+    eventually(lambda: api.get(JOB, namespace, "long")["status"].get("succeeded"))
+    eventually(lambda: plugin.diff(state, state["__inputs"]).changes == pb.DiffResponse.DIFF_NONE)
+    plugin.delete(state)
+    assert plugin.diff(state, state["__inputs"]).changes == pb.DiffResponse.DIFF_NONE
+
+
+def test_replace_unready_is_ignored_for_other_kinds(plugin: Plugin) -> None:
+    inputs = config_map("default", a="b")
+    inputs["metadata"]["annotations"] = {"pulumi.com/replaceUnready": "true"}
+    previewed(plugin, inputs)
+
+
 @pytest.mark.parametrize("custom", [0, 1])
 def test_wait_ends_at_the_timeout(plugin: Plugin, node: NodeProcess, namespace: str, custom: float) -> None:
     inputs = job("long", namespace, "sleep 60")
