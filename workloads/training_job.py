@@ -18,7 +18,6 @@ from workloads.volume import POD_VOLUME, Volume
 
 ACCOUNT = "paddle-trainer"
 LAUNCHER = f"{contract.SCRIPTS}/launch.py"
-NO_LIMIT = 2**31 - 1
 # Kubernetes gives a container only 64 MiB in /dev/shm.
 SHARED_MEMORY = "shared-memory"
 
@@ -115,13 +114,15 @@ def training_job_spec(
     # Without our launcher, the image's own command cannot count attempts, so Kubernetes counts failed pods.
     backoff_limit = job_settings.attempts - 1
     if any(LAUNCHER in word for word in job_settings.command):
-        final: k8s.batch.v1.PodFailurePolicyOnExitCodesRequirementArgsDict = {
+        # Only the launcher's final failure counts, and ends the Job. Not FailJob: `pulumi up` waits for the end of such
+        # a Job until its timeout, because the provider knows BackoffLimitExceeded and DeadlineExceeded only.
+        not_final: k8s.batch.v1.PodFailurePolicyOnExitCodesRequirementArgsDict = {
             "container_name": main["name"],
-            "operator": "In",
+            "operator": "NotIn",
             "values": [contract.FINAL_FAILURE],
         }
-        rules.insert(0, {"action": "FailJob", "on_exit_codes": final})
-        backoff_limit = NO_LIMIT
+        rules.append({"action": "Ignore", "on_exit_codes": not_final})
+        backoff_limit = 0
     return {
         "parallelism": settings.trainers,
         "completions": settings.trainers,

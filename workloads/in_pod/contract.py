@@ -85,6 +85,11 @@ FINAL_FAILURE = 100
 CHECKPOINT = re.compile(r"pass-(\d+)")
 
 
+def repeat(job: str) -> str:
+    """The last line of a failed Job."""
+    return f"To run this Job again: pulumi up --replace '**Job::{job}'"
+
+
 def shard(job_folder: Path, trainer: int) -> Path:
     """The folder with one trainer's part of the data."""
     return job_folder / DATA / str(trainer)

@@ -5,6 +5,7 @@ shopt -s globstar nullglob
 
 fail() {
     echo "export.sh: $*" >&2
+    echo "To run this Job again: pulumi up --replace '**Job::paddle-export'" >&2
     exit 1
 }
 

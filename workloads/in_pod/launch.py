@@ -243,13 +243,16 @@ def main() -> int:
     try:
         settings = read_settings(os.environ, sys.argv[1:])
         with tempfile.TemporaryDirectory() as work:
-            return Launcher(settings, Path(work) / "trainer").run()
+            code = Launcher(settings, Path(work) / "trainer").run()
     except LaunchError as error:
         print(f"launch.py: {error}", file=sys.stderr, flush=True)
-        return contract.FINAL_FAILURE
+        code = contract.FINAL_FAILURE
     except OSError as error:
         print(f"launch.py: {error}", file=sys.stderr, flush=True)
-        return 1
+        code = 1
+    if code == contract.FINAL_FAILURE:
+        print(contract.repeat(os.environ.get(contract.Env.JOB_NAME, "NAME")), file=sys.stderr, flush=True)
+    return code
 
 
 if __name__ == "__main__":

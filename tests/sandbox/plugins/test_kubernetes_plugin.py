@@ -355,6 +355,25 @@ def test_replace_unready_is_ignored_for_other_kinds(plugin: Plugin) -> None:
     previewed(plugin, inputs)
 
 
+def test_only_a_final_failure_ends_a_job_with_a_failure_policy(
+    plugin: Plugin, api: Api, node: NodeProcess, namespace: str
+) -> None:
+    """The policy of the training Job: other failures are retried, and `up` learns of the final one at once."""
+    script = "test $JOB_COMPLETION_INDEX = 0 && exit 1; sleep 5; exit 100"
+    not_final = {"containerName": "main", "operator": "NotIn", "values": [100]}
+    policy = {"rules": [{"action": "Ignore", "onExitCodes": not_final}]}
+    inputs = job("final", namespace, script, podFailurePolicy=policy, **JOB_SPEC)
+    with pytest.raises(FailedError, match="failed") as caught:
+        plugin.create(inputs, timeout=60)
+    assert "BackoffLimitExceeded" in caught.value.reasons
+    codes = [
+        pod["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"]
+        for pod in api.list(POD, namespace)
+        if pod["status"].get("phase") == "Failed"
+    ]
+    assert set(codes) == {1, 100}
+
+
 @pytest.mark.parametrize("custom", [0, 1])
 def test_wait_ends_at_the_timeout(plugin: Plugin, node: NodeProcess, namespace: str, custom: float) -> None:
     inputs = job("long", namespace, "sleep 60")

@@ -138,9 +138,9 @@ LOST_NODE = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"
 
 def test_only_the_launcher_limits_the_attempts(program: RunStack) -> None:
     spec = spec_of(program({"job": {"attempts": 4}}), "paddle-cluster-job")
-    assert spec["backoffLimit"] == 2**31 - 1
-    final = {"containerName": "trainer", "operator": "In", "values": [100]}
-    assert spec["podFailurePolicy"]["rules"] == [{"action": "FailJob", "onExitCodes": final}, LOST_NODE]
+    assert spec["backoffLimit"] == 0
+    not_final = {"containerName": "trainer", "operator": "NotIn", "values": [100]}
+    assert spec["podFailurePolicy"]["rules"] == [LOST_NODE, {"action": "Ignore", "onExitCodes": not_final}]
 
 
 def test_without_our_launcher_kubernetes_limits_the_failed_pods(program: RunStack) -> None:
