@@ -351,6 +351,10 @@ def test_two_early_failures_with_the_same_message_are_final(run: TrainingRun) ->
     assert "attempt 2: " in run.pods[0].text()
     assert "attempt 3: " not in run.pods[0].text()
     assert "failed: two attempts failed at once in the same way" in run.pods[2].text()
+    assert all(
+        "To run this Job again: pulumi up --replace '**Job::" in pod.text().splitlines()[-1]
+        for pod in run.pods.values()
+    )
 
 
 def test_an_end_without_any_checkpoint_is_a_failure(run: TrainingRun) -> None:

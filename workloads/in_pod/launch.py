@@ -246,12 +246,12 @@ def main() -> int:
             code = Launcher(settings, Path(work) / "trainer").run()
     except LaunchError as error:
         print(f"launch.py: {error}", file=sys.stderr, flush=True)
-        code = contract.FINAL_FAILURE
+        return contract.FINAL_FAILURE
     except OSError as error:
         print(f"launch.py: {error}", file=sys.stderr, flush=True)
-        code = 1
+        return 1
     if code == contract.FINAL_FAILURE:
-        print(contract.repeat(os.environ.get(contract.Env.JOB_NAME, "NAME")), file=sys.stderr, flush=True)
+        log(contract.repeat(os.environ[contract.Env.JOB_NAME]))
     return code
 
 

@@ -309,6 +309,7 @@ def main() -> int:
         prepare(read_settings(os.environ))
     except (DataError, OSError) as error:
         print(f"prepare.py: {error}", file=sys.stderr, flush=True)
+        print(contract.repeat("paddle-data"), file=sys.stderr, flush=True)
         return 1
     return 0
 
