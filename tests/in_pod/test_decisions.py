@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from decisions import EARLY_SECONDS, SETTLE_SECONDS, Exit, Join, Publish, Snapshot, StopTraining, Wait, decide
-from pods import Pod, newest_pods
+from pods import Pod, newest_pods, read_note
 from state_files import Attempt, Status
 from trainer_settings import TrainerSettings
 
@@ -299,3 +299,12 @@ def test_a_stall_timeout_of_zero_disables_the_check() -> None:
 def test_a_silent_api_server_does_not_end_an_attempt() -> None:
     seen = snapshot(attempt=RUNNING, joined=4, training=True, statuses=BUSY)
     assert decide(replace(seen, pods_by_uid=None), settings(0)) == Wait("")
+
+
+def test_the_note_of_a_failed_container_is_the_last_line_of_its_log() -> None:
+    log = "Traceback (most recent call last):\n  File x\nValueError: the cause\n"
+    ended = {"containerStatuses": [{"state": {"terminated": {"reason": "Error", "message": log}}}]}
+    assert read_note(ended) == "Error ValueError: the cause"
+    assert (
+        read_note({"containerStatuses": [{"state": {"waiting": {"reason": "PodInitializing"}}}]}) == "PodInitializing"
+    )

@@ -315,7 +315,8 @@ def test_a_shard_that_does_not_fit_on_the_disk_is_a_clear_error(run: TrainingRun
     run.wait(run.ended, replace=False)
     assert run.statuses() == [100, 100, 100]
     for trainer in run.all:
-        assert "trainer 1 could not start" in trainer.text()
+        assert "trainer 1 could not start: " in trainer.text()
+        assert "data/1/shard-1.txt cannot be copied: [Errno 27]" in trainer.text()
         assert "File too large" in trainer.text()
 
 

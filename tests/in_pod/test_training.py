@@ -56,6 +56,7 @@ def test_the_pods_scripts_suit_python_3_8(path: Path) -> None:
         "--------------------------------------",
         "C++ Traceback (most recent call last):",
         "Error Message Summary:",
+        "I1119 00:56:52.671357    14 tcp_utils.cc:132] Successfully connected to 127.64.1.1:7165",
         "",
     ],
 )

@@ -53,7 +53,9 @@ def read_note(status: dict[str, Any]) -> str:
         for state in ("waiting", "terminated"):
             found = container.get("state", {}).get(state)
             if found:
-                return f"{found.get('reason', '')} {found.get('message', '')}".strip()
+                # The message of a failed container is the end of its log. The last line is the cause.
+                last = found.get("message", "").strip().splitlines()[-1:]
+                return f"{found.get('reason', '')} {''.join(last)}".strip()
     for condition in status.get("conditions", []):
         if condition["status"] == "False":
             return f"{condition.get('reason', '')} {condition.get('message', '')}".strip()

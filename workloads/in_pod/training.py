@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -50,6 +51,7 @@ NOISE = (
     "No stack trace in paddle",
     "Error Message Summary",
 )
+INFORMATION = re.compile(r"I\d{4} \d\d:\d\d:\d\d")  # how a line of paddle's C++ log starts
 # Paddle's launcher exits with 256 - N when signal N killed its worker. Other numbers are exit statuses of the code.
 KILLED = {
     256 - number: number
@@ -183,7 +185,10 @@ class Training:
             self.started.set()
         except CancelledError:
             return
-        except (LaunchError, OSError, shutil.Error) as error:
+        except shutil.Error as error:
+            source, _, reason = error.args[0][0]
+            self.start_error = f"could not start: {source} cannot be copied: {reason}"
+        except (LaunchError, OSError) as error:
             self.start_error = f"could not start: {error}"
 
     def _environment(self) -> dict[str, str]:
@@ -329,7 +334,7 @@ def pieces(stream: IO[bytes]) -> Iterator[tuple[bytes, bool]]:
 def possible_cause(line: bytes) -> str:
     """The line, shortened, if it may be the cause of a failure; else empty."""
     text = line[: 4 * 300].decode(errors="replace").strip()
-    return "" if text.startswith(NOISE) else text[:300]
+    return "" if text.startswith(NOISE) or INFORMATION.match(text) else text[:300]
 
 
 def last_line(path: Path) -> str:
