@@ -15,12 +15,15 @@ DATA_ACCOUNT, EXPORT_ACCOUNT = "paddle-data", "paddle-export"
 
 
 def write_prefix(bucket: pulumi.Input[str], key: pulumi.Input[str], prefix: str) -> list[Statement]:
-    """The permissions to write objects under a prefix and to list and compare them."""
+    """The permissions to write, list and compare objects under a prefix, and to delete those of earlier trainings.
+
+    The bucket keeps deleted objects as old versions.
+    """
     arn = pulumi.Output.from_input(bucket)
     return [
         allow(
             "WriteResults",
-            ("s3:AbortMultipartUpload", "s3:GetObject", "s3:PutObject"),
+            ("s3:AbortMultipartUpload", "s3:DeleteObject", "s3:GetObject", "s3:PutObject"),
             pulumi.Output.concat(arn, "/", prefix, "*"),
         ),
         allow("ListResults", ("s3:ListBucket",), arn, {"StringLike": {"s3:prefix": f"{prefix}*"}}),

@@ -93,6 +93,7 @@ def export_job_spec(
         {
             Env.OUTPUT_DIR: f"{contract.EXPORT_VOLUME}/{settings.job.name}/{contract.OUTPUT}",
             Env.DONE_FILE: contract.DONE_FILE,
+            Env.MADE_FROM_FILE: contract.MADE_FROM_FILE,
             Env.DESTINATION: destination,
             Env.AWS_REGION: settings.region,
         },

@@ -1,149 +1,215 @@
-"""export.sh with the real aws command against moto's S3; and with an aws command that harms what it copies."""
+"""export.sh with the real aws command and an emulated S3, and with an aws command that damages what it copies."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
 import os
-import socket
 import subprocess
-import sys
-import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests.in_pod.conftest import Bucket
 from tests.in_pod.training_run import TRAINER
+
+PREFIX = "job/output/"
+DAY = 24 * 3600
 
 
 @dataclass
 class Export:
-    """One bucket, one training output, and the environment of the export Job."""
+    """The output of one training, a bucket, and the environment of the export Job."""
 
     output: Path
+    bucket: Bucket
     environment: dict[str, str]
 
     def run(self) -> subprocess.CompletedProcess[str]:
-        """The export Job's container."""
         return subprocess.run(
-            ["bash", TRAINER / "export.sh"], env=self.environment, capture_output=True, text=True, timeout=120
+            ["bash", TRAINER / "export.sh"], env=self.environment, capture_output=True, text=True, errors="replace"
         )
 
-    def objects(self) -> str:
-        """What the bucket holds, as `aws s3 ls` lists it."""
-        command = ["aws", "s3", "ls", "--recursive", "s3://bucket"]
-        return subprocess.run(command, env=self.environment, check=True, capture_output=True, text=True).stdout
+    def succeed(self) -> str:
+        """What a successful export prints."""
+        result = self.run()
+        assert result.returncode == 0, result.stderr
+        assert not result.stderr
+        return result.stdout
 
-    def harm(self, folder: Path, copy_script: str) -> None:
-        """Put an aws command first on PATH that does this after every copy."""
+    def exported(self) -> dict[str, bytes]:
+        """What the bucket contains, by the path below the output."""
+        found = self.bucket.objects()
+        assert all(key.startswith(PREFIX) for key in found)
+        return {key[len(PREFIX) :]: content for key, content in found.items()}
+
+    def files(self, *without: str) -> dict[str, bytes]:
+        """What the output contains."""
+        paths = [path for path in self.output.rglob("*") if path.is_file()]
+        found = {str(path.relative_to(self.output)): path.read_bytes() for path in paths}
+        return {name: content for name, content in found.items() if not name.startswith(without)}
+
+    def put(self, name: str, content: bytes) -> None:
+        """Leave an object of an earlier training in the bucket."""
+        self.bucket.client.put_object(Bucket="bucket", Key=PREFIX + name, Body=content)
+
+    def damage(self, folder: Path, script: str) -> None:
+        """Put an aws command first on PATH that does this after every call."""
         folder.mkdir()
-        (folder / "aws").write_text(f'#!/bin/bash\nPATH={self.environment["PATH"]}\naws "$@"\n{copy_script}\n')
+        path = self.environment["PATH"]
+        (folder / "aws").write_text(f'#!/bin/bash\nPATH={path}\naws "$@"; status=$?\n{script}\nexit $status\n')
         (folder / "aws").chmod(0o755)
-        self.environment["PATH"] = f"{folder}{os.pathsep}{self.environment['PATH']}"
+        self.environment["PATH"] = f"{folder}{os.pathsep}{path}"
 
 
-@pytest.fixture(scope="module")
-def s3() -> Iterator[str]:
-    """The address of an S3 of moto's."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    server = subprocess.Popen(
-        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-            break
-        except OSError:
-            time.sleep(0.1)
-    yield f"http://127.0.0.1:{port}"
-    server.terminate()
-    server.wait()
+def add_checkpoint(output: Path, name: str, done: bool = True) -> Path:
+    folder = output / name
+    folder.mkdir(parents=True)
+    (folder / "model.pdparams").write_bytes(os.urandom(1000))
+    if done:
+        (folder / "done").write_text("{}")
+    return folder
 
 
 @pytest.fixture
-def export(s3: str, tmp_path: Path) -> Export:
-    """Two complete passes, one that is half written, and logs."""
+def export(bucket: Bucket, tmp_path: Path) -> Export:
+    """Two complete checkpoints and logs."""
     output = tmp_path / "job" / "output"
-    for number in (0, 1, 2):
-        folder = output / f"pass-{number:05d}"
-        folder.mkdir(parents=True)
-        (folder / "model.pdparams").write_bytes(os.urandom(1000 + number))
-        if number < 2:
-            (folder / "done").write_text("{}")
+    add_checkpoint(output, "pass-00000")
+    add_checkpoint(output, "pass-00001")
     (output / "node_0").mkdir()
     (output / "node_0" / "train.log").write_text("pass 1/2: loss 0.1\n")
-    (output / ".pass-00003").mkdir()
-    (output / ".pass-00003" / "model.pdparams").write_text("half")
+    (output / "made-from.json").write_text(json.dumps({"digest": "1", "id": "first"}))
     environment = {
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        "AWS_ENDPOINT_URL": s3,
-        "AWS_ACCESS_KEY_ID": "key",
-        "AWS_SECRET_ACCESS_KEY": "secret",
-        "AWS_REGION": "us-west-2",
-        "AWS_DEFAULT_REGION": "us-west-2",
-        "JOB_NAME": "job",
+        **bucket.environment,
         "OUTPUT_DIR": str(output),
         "DONE_FILE": "done",
-        "DESTINATION": "s3://bucket/job/output/",
-        "TMPDIR": str(tmp_path),
+        "MADE_FROM_FILE": "made-from.json",
+        "DESTINATION": f"s3://bucket/{PREFIX}",
     }
-    subprocess.run(["aws", "s3", "rb", "--force", "s3://bucket"], env=environment, capture_output=True)
-    subprocess.run(["aws", "s3", "mb", "s3://bucket"], env=environment, check=True, capture_output=True)
-    return Export(output, environment)
+    return Export(output, bucket, environment)
 
 
-def test_complete_passes_and_logs_arrive_and_the_newest_is_named(export: Export) -> None:
-    result = export.run()
-    assert result.returncode == 0, result.stderr
-    listed = {line.split()[3]: int(line.split()[2]) for line in export.objects().splitlines()}
-    assert listed == {
-        "job/output/pass-00000/done": 2,
-        "job/output/pass-00000/model.pdparams": 1000,
-        "job/output/pass-00001/done": 2,
-        "job/output/pass-00001/model.pdparams": 1001,
-        "job/output/node_0/train.log": 19,
-    }
-    assert result.stdout.splitlines()[-1] == "export.sh: the newest pass is s3://bucket/job/output/pass-00001"
-    assert export.run().returncode == 0, "a second run does no harm"
+def test_the_bucket_contains_exactly_the_output(export: Export) -> None:
+    add_checkpoint(export.output, "pass-00002", done=False)
+    (export.output / ".pass-00003").mkdir()
+    (export.output / ".pass-00003" / "model.pdparams").write_text("half")
+    export.put("pass-00000/file of an earlier model", b"old")
+    export.put("pass-00007/model.pdparams", b"the last checkpoint of a longer training")
+    export.put("node_9/train.log", b"old")
+    printed = export.succeed()
+    assert export.exported() == export.files("pass-00002", ".pass")
+    assert "pass-00002 is skipped: the checkpoint is not complete, because it has no file done" in printed
+    assert ".pass-00003 is skipped: " in printed
+    assert printed.splitlines()[-1] == "export.sh: the newest checkpoint is s3://bucket/job/output/pass-00001"
+    old = export.bucket.versions(f"{PREFIX}pass-00007/model.pdparams")
+    assert old == [b"the last checkpoint of a longer training"], "it survives as an old version"
 
 
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        ('for f in "${@: -1}"/model.pdparams; do [ -f $f ] && printf X | dd of=$f conv=notrunc; done', "the checksum"),
-        ('for f in "${@: -1}"/model.pdparams; do [ -f $f ] && truncate -s 7 $f; done', "the 1000 bytes"),
-        ('[[ ${@: -1} == s3://*/pass-00000 ]] && aws s3 rm "${@: -1}/model.pdparams"', "is missing after the copy"),
-    ],
-)
-def test_a_file_that_is_not_the_same_in_s3_fails_the_export(
-    export: Export, tmp_path: Path, damage: str, message: str
+def test_a_second_export_without_changes_uploads_nothing(export: Export) -> None:
+    export.succeed()
+    export.succeed()
+    assert export.exported() == export.files()
+    assert all(len(export.bucket.versions(PREFIX + name)) == 1 for name in export.files())
+
+
+@pytest.mark.parametrize("stamp", ['{"digest": "1", "id": "second"}', None])
+def test_the_files_of_another_training_are_replaced_though_size_and_time_do_not_show_it(
+    export: Export, stamp: str | None
 ) -> None:
-    export.harm(tmp_path / "harm", f"{damage} >&2 2>/dev/null; true")
+    """As when a person renames output-before-1 back to output."""
+    export.succeed()
+    model = export.output / "pass-00000" / "model.pdparams"
+    model.write_bytes(b"x" * model.stat().st_size)
+    os.utime(model, (DAY, DAY))
+    if stamp:
+        (export.output / "made-from.json").write_text(stamp)
+    else:
+        (export.output / "made-from.json").unlink()
+    export.succeed()
+    assert export.exported() == export.files()
+
+
+def test_the_checkpoints_of_a_continued_training_are_added(export: Export) -> None:
+    export.succeed()
+    add_checkpoint(export.output, "pass-00002")
+    (export.output / "node_0" / "train.log").write_text("pass 2/2: loss 0.2\n")
+    assert "the newest checkpoint is s3://bucket/job/output/pass-00002" in export.succeed()
+    assert export.exported() == export.files()
+    assert len(export.bucket.versions(f"{PREFIX}pass-00000/model.pdparams")) == 1
+
+
+def test_s3_gets_the_checksum_of_each_file(export: Export) -> None:
+    """S3 refuses content that does not have the checksum that comes with it; the emulator only stores it."""
+    export.succeed()
+    for name, content in export.files().items():
+        head = export.bucket.client.head_object(Bucket="bucket", Key=PREFIX + name, ChecksumMode="ENABLED")
+        assert base64.b64decode(head["ChecksumSHA256"]) == hashlib.sha256(content).digest()
+
+
+MODEL = "s3://bucket/job/output/pass-00000/model.pdparams"
+
+
+@pytest.mark.parametrize("damage", [f"aws s3 rm {MODEL}", f"echo short | aws s3 cp - {MODEL}"])
+def test_an_object_that_differs_after_the_copy_fails_the_export(export: Export, tmp_path: Path, damage: str) -> None:
+    export.damage(tmp_path / "damage", f'[[ $2 == sync && "$*" != *dryrun* ]] && {damage} >/dev/null')
     result = export.run()
     assert result.returncode == 1
-    assert "export.sh: s3://bucket/job/output/pass-00000/model.pdparams" in result.stderr
-    assert message in result.stderr
-    assert "newest pass" not in result.stdout
+    assert "export.sh: s3://bucket/job/output differs from the output after the copy" in result.stderr
+    assert MODEL in result.stderr
+    assert "newest" not in result.stdout
 
 
-def test_a_bucket_that_is_not_there_fails_the_export(export: Export) -> None:
+def test_strange_names_arrive_and_what_s3_cannot_store_is_named(export: Export) -> None:
+    checkpoint = export.output / "pass-00000"
+    for name in ("-rf", "--delete", "a b", "[*]?", ".hidden", "\u00e9", "back\\slash", "'quoted\""):
+        (checkpoint / name).write_text(name)
+    (export.output / "-folder").mkdir()
+    (export.output / "-folder" / "-file").write_text("x")
+    (checkpoint / "link").symlink_to("model.pdparams")
+    kept = export.files()
+    (checkpoint / "dangling\nlink").symlink_to("nothing")
+    os.mkfifo(checkpoint / "fifo")
+    (export.output / "latest").symlink_to("pass-00001")
+    (checkpoint / ".nfs0001").write_text("x")
+    (export.output / "two\nlines").mkdir()
+    (export.output / "two\nlines" / "file").write_text("x")
+    printed = export.succeed()
+    assert export.exported() == kept
+    for line in (
+        "export.sh: $'pass-00000/dangling\\nlink' is skipped: it is a link to a file that does not exist",
+        "export.sh: $'two\\nlines/file' is skipped: its name contains a line break or another control character",
+        "export.sh: pass-00000/fifo is skipped: it is not a regular file",
+        "export.sh: latest is skipped: it is a link to a folder",
+        "export.sh: pass-00000/.nfs0001 is skipped: it is a deleted file that a process still uses",
+    ):
+        assert line in printed.splitlines()
+
+
+def test_the_newest_checkpoint_is_the_one_with_the_highest_number(export: Export) -> None:
+    for name in ("pass-9", "pass-100000", "pass-00010", "pass-00099-backup", "pass-"):
+        add_checkpoint(export.output, name)
+    assert "the newest checkpoint is s3://bucket/job/output/pass-100000\n" in export.succeed()
+    assert export.exported() == export.files()
+
+
+def test_a_bucket_that_does_not_exist_fails_the_export(export: Export) -> None:
     export.environment["DESTINATION"] = "s3://nobody/job/output/"
     result = export.run()
     assert result.returncode == 1
-    assert "export.sh: pass-00000 cannot be copied to s3://nobody/job/output/pass-00000" in result.stderr
+    assert "export.sh: the output cannot be copied to s3://nobody/job/output" in result.stderr
 
 
-def test_no_complete_pass_is_an_error(export: Export) -> None:
+def test_no_complete_checkpoint_is_an_error_and_nothing_is_deleted(export: Export) -> None:
+    export.put("pass-00000/model.pdparams", b"old")
     for done in export.output.glob("*/done"):
         done.unlink()
     result = export.run()
     assert result.returncode == 1
-    assert "has no complete pass: there is nothing to export" in result.stderr
+    assert "has no complete checkpoint: there is nothing to export" in result.stderr
+    assert export.exported() == {"pass-00000/model.pdparams": b"old"}
 
 
 @pytest.mark.parametrize(("value", "message"), [("", "DESTINATION is not set"), ("bucket", "it must be s3://bucket")])

@@ -195,7 +195,9 @@ def test_roles_have_exactly_these_statements(program: RunStack) -> None:
         (
             "export-policy",
             grant(
-                "WriteResults", ["s3:AbortMultipartUpload", "s3:GetObject", "s3:PutObject"], f"{BUCKET_ARN}/{prefix}"
+                "WriteResults",
+                ["s3:AbortMultipartUpload", "s3:DeleteObject", "s3:GetObject", "s3:PutObject"],
+                f"{BUCKET_ARN}/{prefix}",
             ),
         ),
         (

@@ -55,6 +55,7 @@ class Env:
     # The export Job.
     DESTINATION = "DESTINATION"
     DONE_FILE = "DONE_FILE"
+    MADE_FROM_FILE = "MADE_FROM_FILE"
     AWS_REGION = "AWS_REGION"
 
 

@@ -1,7 +1,8 @@
 #!/bin/bash
-# Copy a finished training's output to S3, read it back, and succeed only if every byte is there.
+# Make a prefix in S3 contain exactly the output of a finished training. Needs bash 4.2, coreutils and the AWS CLI.
 set -euo pipefail
-shopt -s globstar nullglob
+shopt -s dotglob nullglob
+export LC_ALL=C.UTF-8
 
 fail() {
     echo "export.sh: $*" >&2
@@ -9,38 +10,80 @@ fail() {
     exit 1
 }
 
-# Copy what the filters (`--exclude ...`) leave of a folder, and compare size and SHA-256 of each file with S3's.
-export_folder() {
-    local name=$1 from=$2 to=$3 file count=0 bytes=0 size
-    shift 3
-    local -a filters=(--exclude '.*' --exclude '*/.*' "$@")
-    aws s3 cp --recursive --only-show-errors "${filters[@]}" "$from" "$to" || fail "$name cannot be copied to $to"
-    rm -rf "$back"
-    mkdir "$back"
-    aws s3 cp --recursive --only-show-errors "${filters[@]}" "$to" "$back" || fail "$name cannot be read back from $to"
-    cd "$from"
-    for file in **/*; do
-        [[ -f $file && ($name != logs || $file != pass-*) ]] || continue
-        [[ -f $back/$file ]] || fail "$to/$file is missing after the copy"
-        size=$(stat -c %s "$file")
-        [[ $(stat -c %s "$back/$file") == "$size" ]] || fail "$to/$file does not have the $size bytes of the original"
-        [[ $(sha256sum <"$back/$file") == $(sha256sum <"$file") ]] || fail "$to/$file does not have the checksum of the original"
-        count=$((count + 1)) bytes=$((bytes + size))
-    done
-    echo "export.sh: $name: $count files, $bytes bytes copied and checked"
+skip() {
+    printf 'export.sh: %q is skipped: %s\n' "$1" "$2"
 }
 
-for name in OUTPUT_DIR DONE_FILE DESTINATION; do
-    [[ -n ${!name:-} ]] || fail "$name is not set: the export Job must give it"
+# Count the files below a folder of the staging area. Remove what S3 cannot store.
+check_files() {
+    local path name why
+    for path in "$1"/*; do
+        name=${path#"$stage"/} why=
+        if [[ -d $path && ! -L $path ]]; then
+            check_files "$path"
+            continue
+        elif [[ ! -e $path ]]; then
+            why="it is a link to a file that does not exist"
+        elif [[ -d $path ]]; then
+            why="it is a link to a folder"
+        elif [[ ! -f $path ]]; then
+            why="it is not a regular file"
+        elif [[ $name == *[[:cntrl:]]* ]]; then
+            why="its name contains a line break or another control character"
+        elif [[ ${name##*/} == .nfs* ]]; then
+            why="it is a deleted file that a process still uses"
+        fi
+        if [[ -n $why ]]; then
+            skip "$name" "$why"
+            rm "$path"
+        else
+            count=$((count + 1))
+        fi
+    done
+}
+
+for name in OUTPUT_DIR DONE_FILE MADE_FROM_FILE DESTINATION; do
+    [[ -n ${!name:-} ]] || fail "$name is not set: the export Job must set it"
 done
 [[ $DESTINATION == s3://*/* ]] || fail "DESTINATION is '$DESTINATION': it must be s3://bucket/prefix/"
-back=$(mktemp -d)/copy
-newest=""
-for done in "$OUTPUT_DIR"/pass-*/"$DONE_FILE"; do
-    folder=${done%/*}
-    newest=${folder##*/}
-    export_folder "$newest" "$folder" "${DESTINATION%/}/$newest"
+to=${DESTINATION%/}
+
+# The staging area has a link to each file. So `aws s3 sync` needs no filters, and deletes everything else in S3.
+stage=$(mktemp -d)
+trap 'rm -rf "$stage"' EXIT
+newest='' newest_number=-1
+for path in "$OUTPUT_DIR"/*; do
+    name=${path##*/}
+    if [[ $name == .* ]]; then
+        skip "$name" "at this place, names with a dot are for unfinished files"
+        continue
+    elif [[ $name =~ ^pass-([0-9]+)$ ]]; then
+        number=$((10#${BASH_REMATCH[1]}))
+        if [[ ! -f $path/$DONE_FILE ]]; then
+            skip "$name" "the checkpoint is not complete, because it has no file $DONE_FILE"
+            continue
+        elif ((number > newest_number)); then
+            newest=$name newest_number=$number
+        fi
+    fi
+    cp -rs -- "$path" "$stage/"
 done
-[[ -n $newest ]] || fail "$OUTPUT_DIR has no complete pass: there is nothing to export"
-export_folder logs "$OUTPUT_DIR" "${DESTINATION%/}" --exclude 'pass-*'
-echo "export.sh: the newest pass is ${DESTINATION%/}/$newest"
+[[ -n $newest ]] || fail "$OUTPUT_DIR has no complete checkpoint: there is nothing to export"
+count=0
+check_files "$stage"
+
+# S3 computes the checksum of what it receives, and refuses an upload whose checksum differs.
+transfer=(--no-progress --checksum-algorithm SHA256)
+stamp=$stage/$MADE_FROM_FILE
+if [[ ! -f $stamp || $(aws s3 cp "$to/$MADE_FROM_FILE" - 2>/dev/null || true) != "$(cat "$stamp")" ]]; then
+    # Size and time show what has changed only if the same training wrote the files in S3. The stamp comes last.
+    aws s3 cp --recursive --only-show-errors "${transfer[@]}" --exclude "$MADE_FROM_FILE" "$stage" "$to" ||
+        fail "the output cannot be copied to $to"
+fi
+changes=$(aws s3 sync --delete "${transfer[@]}" "$stage" "$to") || fail "the output cannot be copied to $to: $changes"
+if [[ -n $changes ]]; then
+    left=$(aws s3 sync --delete --size-only --dryrun "$stage" "$to") || fail "$to cannot be listed"
+    [[ -z $left ]] || fail "$to differs from the output after the copy: ${left%%$'\n'*}"
+fi
+echo "export.sh: $to contains the $count files of the output"
+echo "export.sh: the newest checkpoint is $to/$newest"

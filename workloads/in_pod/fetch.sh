@@ -10,9 +10,6 @@ fail() {
 for name in DATA_SOURCE FETCH_PREFIX POD_UID; do
     [[ -n ${!name:-} ]] || fail "$name is not set: the data Job must set it"
 done
-# The first process of a container ignores SIGTERM unless it has a handler.
-trap 'kill "$copy" 2>/dev/null || true; fail "stopped by SIGTERM"' TERM
-copy=
 folder=$FETCH_PREFIX$POD_UID
 rm -rf "$folder"
 mkdir -p "$folder/objects"
@@ -21,6 +18,8 @@ recursive=()
 [[ $DATA_SOURCE == */ ]] && recursive=(--recursive)
 aws s3 cp --no-progress --only-show-errors ${recursive[@]+"${recursive[@]}"} "$DATA_SOURCE" "$folder/objects/" &
 copy=$!
+# The first process of a container ignores SIGTERM unless it has a handler.
+trap 'kill "$copy" && wait "$copy" || true; fail "stopped by SIGTERM"' TERM
 wait "$copy" || fail "$DATA_SOURCE cannot be copied: the lines above tell why"
 # If another data Job deleted the folder during the copy, this file is missing, and so may be objects.
 mv "$folder/started" "$folder/done" || fail "another data Job deleted $folder"
