@@ -157,7 +157,7 @@ def resuming(pieces: Iterator[int], version: str = '"1"', content: bytes = CONTE
 
     def answer(handler: Handler) -> None:
         begin = 0
-        if handler.headers.get("If-Range") == version:
+        if "Range" in handler.headers and handler.headers.get("If-Range") in (None, version):
             begin = int(handler.headers["Range"][len("bytes=") : -1])
         length = next(pieces)
         headers: dict[str, object] = {"Content-Length": len(content) - begin, "ETag": version}

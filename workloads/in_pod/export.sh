@@ -2,7 +2,6 @@
 # Make a prefix in S3 contain exactly the output of a finished training. Needs bash 4.2, coreutils and the AWS CLI.
 set -euo pipefail
 shopt -s dotglob nullglob
-export LC_ALL=C.UTF-8
 
 fail() {
     echo "export.sh: $*" >&2
