@@ -21,10 +21,12 @@ import contract
 import prepare
 import progress
 import pytest
+import shards as shards_module
 import splitting
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from progress import DataError
+from shards import read_manifest, shard_problem
 
 from tests.in_pod.test_archives import make_tar
 from tests.in_pod.training_run import TRAINER
@@ -112,9 +114,9 @@ lines = st.lists(
 
 
 @settings(max_examples=200, deadline=None)
-@given(lines=lines, ending=st.booleans(), splits=st.integers(1, 9), block=st.integers(1, 50))
+@given(lines=lines, ending=st.booleans(), splits=st.integers(1, 9), block=st.integers(1, 50), piece=st.integers(1, 50))
 def test_any_lines_are_split_evenly_and_whole(
-    tmp_path_factory: pytest.TempPathFactory, lines: list[bytes], ending: bool, splits: int, block: int
+    tmp_path_factory: pytest.TempPathFactory, lines: list[bytes], ending: bool, splits: int, block: int, piece: int
 ) -> None:
     content = b"\n".join(lines) + (b"\n" if ending else b"")
     folder = tmp_path_factory.getbasetemp() / "any-lines"
@@ -126,18 +128,22 @@ def test_any_lines_are_split_evenly_and_whole(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(progress, "BLOCK", block)
         patch.setattr(splitting, "BLOCK", block)
+        patch.setattr(splitting, "PIECE", piece)
+        patch.setattr(shards_module, "PIECE", piece)
         if count(content) < splits:
             with pytest.raises(DataError, match=f"records for {splits} trainers"):
                 splitting.cut(given_lines, splits)
             return
         splitting.split(given_lines, folder / "data", {}, splits)
+        for number, shard in enumerate(read_manifest(folder / "data")["shards"]):
+            assert not shard_problem(folder / "data" / str(number), shard)
     parts = shards(folder)
     assert_even_split(content, parts)
     manifest = json.loads((folder / "data" / "manifest.json").read_text())
     assert manifest["records"] == [count(part) for part in parts]
     assert [shard["bytes"] for shard in manifest["shards"]] == [len(part) for part in parts]
-    assert [shard["sha256"] for shard in manifest["shards"]] == [hashlib.sha256(part).hexdigest() for part in parts]
-    assert manifest["digest"] == hashlib.sha256(content).hexdigest()
+    whole = [hashlib.sha256(content[i : i + piece]).digest() for i in range(0, len(content), piece)]
+    assert manifest["digest"] == hashlib.sha256(b"".join(whole)).hexdigest(), "for any number of shards"
 
 
 @pytest.fixture

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
+from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, Iterable, Iterator
 
 import contract
-from progress import blocks
+
+PIECE = 1 << 20
 
 
 def read_manifest(data: Path) -> dict[str, Any]:
     """The manifest; empty if there is none or if something else wrote it."""
     try:
         value = json.loads((data / contract.MANIFEST_FILE).read_text(encoding="utf-8"))
-        shards = [(int(shard["bytes"]), str(shard["sha256"])) for shard in value["shards"]]
+        shards = [(int(shard["start"]), int(shard["bytes"]), str(shard["digest"])) for shard in value["shards"]]
         known = len(shards) == value["splits"] == len(value["records"]) and bool(value["digest"])
     except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
         return {}
@@ -29,8 +30,27 @@ def shard_problem(folder: Path, shard: dict[str, Any]) -> str:
         return f"{records} is missing"
     if records.stat().st_size != shard["bytes"]:
         return f"{records} has {records.stat().st_size} bytes instead of {shard['bytes']}"
-    digest = hashlib.sha256()
     with records.open("rb") as stream:
-        for block in blocks(stream):
-            digest.update(block)
-    return "" if digest.hexdigest() == shard["sha256"] else f"{records} has the wrong checksum"
+        found = [sha256(piece).digest() for piece in pieces(stream, shard["start"], shard["bytes"])]
+    return "" if tree_digest(found) == shard["digest"] else f"{records} has the wrong checksum"
+
+
+def pieces(stream: BinaryIO, start: int, length: int) -> Iterator[memoryview]:
+    """The next bytes of the stream. The first is at `start` in all records; pieces end at multiples of PIECE there.
+
+    All pieces use the same memory, so use each before the next.
+    """
+    buffer = memoryview(bytearray(PIECE))
+    offset = start
+    while offset < start + length:
+        wanted = min(PIECE - offset % PIECE, start + length - offset)
+        count = stream.readinto(buffer[:wanted])  # type: ignore[attr-defined]
+        if not count:
+            return
+        yield buffer[:count]
+        offset += count
+
+
+def tree_digest(digests: Iterable[bytes]) -> str:
+    """One digest for a list of pieces. Threads can compute the digests of the pieces at the same time."""
+    return sha256(b"".join(digests)).hexdigest()

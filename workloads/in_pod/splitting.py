@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,9 +13,11 @@ import contract
 import numpy
 from archives import check_block
 from progress import BLOCK, DataError, Progress, blocks
+from shards import PIECE, pieces, tree_digest
 
 NEWLINE = 10
 COPIES_AT_ONCE = 4
+FLUSH = 1 << 23
 
 
 class Lines(NamedTuple):
@@ -25,71 +27,79 @@ class Lines(NamedTuple):
     start: int
     name: str
 
-
-class Cut(NamedTuple):
-    """Where each shard begins, its bytes and its records; and the SHA-256 of all records together."""
-
-    shards: list[tuple[int, int, int]]
-    digest: str
+    @property
+    def size(self) -> int:
+        return self.path.stat().st_size - self.start
 
 
-def cut(lines: Lines, splits: int) -> Cut:
-    """Contiguous shards whose record counts differ by at most one."""
-    size = lines.path.stat().st_size - lines.start
+def cut(lines: Lines, splits: int) -> list[tuple[int, int, int]]:
+    """Where each shard begins in the records, its bytes and its number of records, which differ by at most one."""
+    size = lines.size
     progress = Progress("counting", size)
     counts: list[int] = []
     last = b"\n"
-    digest = hashlib.sha256()
-    with lines.path.open("rb", buffering=0) as stream, ThreadPoolExecutor(1) as hasher:
+    with lines.path.open("rb", buffering=0) as stream:
         stream.seek(lines.start)
-        hashed = hasher.submit(digest.update, b"")
         for block in blocks(stream):
-            hashed.result()
-            hashed = hasher.submit(digest.update, block)
             check_block(block, lines.name)
             counts.append(int(numpy.count_nonzero(numpy.frombuffer(block, numpy.uint8) == NEWLINE)))
             last = block[-1:]
             progress.add(len(block))
-        hashed.result()
         total = sum(counts) + (last != b"\n")
         if total < splits:
             raise DataError(f"the data has {total} records for {splits} trainers: each needs at least one")
         firsts = [i * (total // splits) + min(i, total % splits) for i in range(splits)] + [total]
-        offsets = [lines.start]
+        offsets = [0]
         index = seen = 0
         for first in firsts[1:-1]:
             while seen + counts[index] < first:
                 seen += counts[index]
                 index += 1
-            begin = lines.start + index * BLOCK
-            stream.seek(begin)
+            stream.seek(lines.start + index * BLOCK)
             ends = numpy.flatnonzero(numpy.frombuffer(stream.read(BLOCK), numpy.uint8) == NEWLINE)
-            offsets.append(begin + int(ends[first - seen - 1]) + 1)
-    offsets.append(lines.start + size)
-    shards = [(offsets[i], offsets[i + 1] - offsets[i], firsts[i + 1] - firsts[i]) for i in range(splits)]
-    return Cut(shards, digest.hexdigest())
+            offsets.append(index * BLOCK + int(ends[first - seen - 1]) + 1)
+    offsets.append(size)
+    return [(offsets[i], offsets[i + 1] - offsets[i], firsts[i + 1] - firsts[i]) for i in range(splits)]
 
 
-def copy_range(source: Path, target: Path, start: int, length: int, progress: Progress) -> str:
-    """Copy the bytes to disk and return their SHA-256."""
-    digest = hashlib.sha256()
-    with source.open("rb", buffering=0) as reader, target.open("wb", buffering=0) as writer:
-        reader.seek(start)
-        left, flushed = length, 0
-        while left:
-            block = reader.read(min(left, BLOCK))
-            if not block:
-                raise DataError(f"{source} became shorter while it was read")
-            writer.write(block)
-            digest.update(block)
-            left -= len(block)
-            progress.add(len(block))
-            if length - left - flushed >= 8 * BLOCK:
+def copy_range(lines: Lines, target: Path, start: int, length: int, progress: Progress) -> list[bytes]:
+    """Copy a part of the records to disk and return the SHA-256 of each piece."""
+    digests, copied, flushed = [], 0, 0
+    with lines.path.open("rb") as reader, target.open("wb") as writer:
+        reader.seek(lines.start + start)
+        for piece in pieces(reader, start, length):
+            writer.write(piece)
+            digests.append(sha256(piece).digest())
+            copied += len(piece)
+            if copied - flushed >= FLUSH:
                 # The disk starts to write now, instead of all at once in fsync.
-                os.posix_fadvise(writer.fileno(), flushed, length - left - flushed, os.POSIX_FADV_DONTNEED)
-                flushed = length - left
+                os.posix_fadvise(writer.fileno(), flushed, copied - flushed, os.POSIX_FADV_DONTNEED)
+                flushed = copied
+            progress.add(len(piece))
+        if copied != length:
+            raise DataError(f"{lines.path} became shorter while it was read")
+        writer.flush()
         os.fsync(writer.fileno())
-    return digest.hexdigest()
+    return digests
+
+
+def content_digest(lines: Lines, shards: list[tuple[int, int, int]], copied: list[list[bytes]]) -> str:
+    """The digest of all records, the same for any number of shards. Most of its pieces were hashed with a shard."""
+    known: dict[int, bytes] = {}
+    for (start, length, _), digests in zip(shards, copied):
+        # The first piece of a shard can begin, and the last can end, inside a piece of the whole.
+        first = start // PIECE
+        for index, digest in enumerate(digests, first):
+            if index * PIECE >= start and min((index + 1) * PIECE, lines.size) <= start + length:
+                known[index] = digest
+    found = []
+    with lines.path.open("rb") as stream:
+        for index, begin in enumerate(range(0, lines.size, PIECE)):
+            if index not in known:
+                stream.seek(lines.start + begin)
+                known[index] = sha256(stream.read(PIECE)).digest()
+            found.append(known[index])
+    return tree_digest(found)
 
 
 def sync_directory(path: Path) -> None:
@@ -110,20 +120,27 @@ def write_json(path: Path, value: Any) -> None:
 
 def split(lines: Lines, data: Path, about: dict[str, Any], splits: int) -> None:
     """Fill `data` with the shards and the manifest."""
-    found = cut(lines, splits)
-    progress = Progress("splitting", sum(length for _, length, _ in found.shards))
+    shards = cut(lines, splits)
+    progress = Progress("splitting", lines.size)
     data.mkdir()
     with ThreadPoolExecutor(COPIES_AT_ONCE) as pool:
         jobs = []
-        for number, (start, length, _) in enumerate(found.shards):
+        for number, (start, length, _) in enumerate(shards):
             folder = data / str(number)
             folder.mkdir()
-            jobs.append(pool.submit(copy_range, lines.path, folder / contract.RECORDS_FILE, start, length, progress))
-        digests = [job.result() for job in jobs]
+            jobs.append(pool.submit(copy_range, lines, folder / contract.RECORDS_FILE, start, length, progress))
+        copied = [job.result() for job in jobs]
     for number in range(splits):
         sync_directory(data / str(number))
-    shards = [{"bytes": length, "sha256": digest} for (_, length, _), digest in zip(found.shards, digests)]
-    records = [count for _, _, count in found.shards]
-    manifest = {**about, "splits": splits, "records": records, "shards": shards, "digest": found.digest}
+    manifest = {
+        **about,
+        "splits": splits,
+        "records": [records for _, _, records in shards],
+        "shards": [
+            {"start": start, "bytes": length, "digest": tree_digest(digests)}
+            for (start, length, _), digests in zip(shards, copied)
+        ],
+        "digest": content_digest(lines, shards, copied),
+    }
     write_json(data / contract.MANIFEST_FILE, manifest)
     sync_directory(data)
