@@ -225,7 +225,6 @@ def test_pods_find_every_script_at_its_path(program: RunStack) -> None:
             "kubernetes_api.py",
             "launch.py",
             "pods.py",
-            "progress.py",
             "report.py",
             "shards.py",
             "state_files.py",
