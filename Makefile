@@ -3,11 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 POLICY := policy/.venv
-CHECKED := __main__.py settings infra workloads price preview bootstrap kube sandbox watch tests bench docs
+CHECKED := __main__.py settings infra workloads price preview bootstrap kube recover sandbox watch tests bench docs
 STACK ?= dev
 
 .DEFAULT_GOAL := help
-.PHONY: help price watch sandbox sandbox-status sandbox-down venv policy lint types unit unit-python test bench bench-watch report-screenshots lock
+.PHONY: help price watch recover sandbox sandbox-status sandbox-down venv policy lint types unit unit-python test bench bench-watch report-screenshots lock
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -27,6 +27,9 @@ price: $(VENV)/.program ## show the price of a stack: make price STACK=dev
 watch: $(VENV)/.watch ## show a running stack live: make watch STACK=dev
 	@$(BIN)/python -m watch --stack $(STACK)
 
+recover: $(VENV)/.recover ## repair a stack after Pulumi was killed: make recover STACK=dev
+	@$(BIN)/python -m recover $(STACK) $(if $(DRY_RUN),--dry-run)
+
 venv: $(VENV)/.checks ## install the pinned Python packages into .venv
 
 $(VENV)/.program: requirements.txt constraints.txt
@@ -36,6 +39,10 @@ $(VENV)/.program: requirements.txt constraints.txt
 
 $(VENV)/.watch: $(VENV)/.program watch/requirements.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check -r watch/requirements.txt
+	@touch $@
+
+$(VENV)/.recover: $(VENV)/.program recover/requirements.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check -r recover/requirements.txt
 	@touch $@
 
 $(VENV)/.checks: $(VENV)/.program requirements-dev.txt sandbox/requirements.txt watch/requirements.txt
@@ -80,6 +87,6 @@ report-screenshots: venv ## make pictures of report.html in screenshots/ (needs 
 
 lock: ## update constraints.txt: pin the packages that the required ones depend on
 	rm -rf .lock && $(PYTHON) -m venv .lock
-	.lock/bin/pip install --quiet -r <(grep -hE '^[a-zA-Z]' requirements.txt sandbox/requirements.txt watch/requirements.txt requirements-dev.txt | sort -u)
+	.lock/bin/pip install --quiet -r <(grep -hE '^[a-zA-Z]' requirements.txt sandbox/requirements.txt watch/requirements.txt recover/requirements.txt requirements-dev.txt | sort -u)
 	.lock/bin/pip freeze > constraints.txt
 	rm -rf .lock

@@ -21,6 +21,7 @@ UNRELATED = (
     "kube/",
     "preview/",
     "pyproject.toml",
+    "recover/",
     "requirements-dev.txt",
     "sandbox/",
     "tests/",

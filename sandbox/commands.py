@@ -227,19 +227,14 @@ def _start(sandbox: Sandbox) -> None:
 
 
 def _reason_to_start_over(sandbox: Sandbox, aws: processes.Process | None, changed_plugins: list[str]) -> str:
-    """Why the recorded state is of no use. Empty if it is.
-
-    The emulated AWS keeps its resources in memory. A resource without a record would be created a second time.
-    """
+    """Why the recorded state does not fit the emulated AWS. Empty if it does."""
     if not sandbox.engine.state.exists():
         return ""
     if aws is None:
         return "the emulated AWS had stopped and lost its resources"
     if changed_plugins:
         return f"the stacks were created with {' and '.join(changed_plugins)}"
-    pending = sandbox.engine.unfinished_creates()
-    unrecorded = [resource["type"] for resource in pending if not resource["type"].startswith("kubernetes:")]
-    return f"Pulumi was killed while it created {', '.join(unrecorded)}" if unrecorded else ""
+    return ""
 
 
 def _clusters() -> list[Path]:
@@ -287,11 +282,28 @@ def _install_plugins(sandbox: Sandbox) -> list[str]:
 def _refresh(sandbox: Sandbox) -> None:
     """Update the engine's state with the resources that exist, after an interrupted run."""
     report("The last run did not finish. Reading which resources exist.")
-    # The engine cannot adopt an object that it was creating. Delete the object, so that `up` can create it again.
-    for resource in sandbox.engine.unfinished_creates():
-        sandbox.kubernetes.remove(resource["inputs"])
-    if sandbox.pulumi("refresh", "--yes", "--skip-preview", "--clear-pending-creates", "--suppress-outputs"):
+    if sandbox.engine.deployment().get("pending_operations"):
+        # `recover` adopts the AWS resources. Delete the Kubernetes objects, so that `up` can create them again.
+        for resource in sandbox.engine.unfinished_creates():
+            if resource["type"].startswith("kubernetes:"):
+                sandbox.kubernetes.remove(resource["inputs"])
+        _recover(sandbox)
+    elif sandbox.pulumi("refresh", "--yes", "--skip-preview", "--suppress-outputs"):
         raise SandboxError("`pulumi refresh` failed. The reason is above.")
+
+
+def _recover(sandbox: Sandbox) -> None:
+    command = [
+        str(sandbox.aws.python),
+        "-m",
+        "recover",
+        sandbox.stack.name,
+        "--config-file",
+        str(sandbox.engine.config),
+    ]
+    environment = sandbox.engine.environment | {"AWS_ENDPOINT_URL": _aws_endpoint(sandbox)}
+    if subprocess.run(command, cwd=CHECKOUT, env=environment, check=False).returncode:
+        raise SandboxError("the state could not be repaired. The reason is above. To start over: `make sandbox-down`.")
 
 
 def _nodes(stack: stack_file.Stack, network: int) -> list[WorkerNode]:
@@ -364,14 +376,18 @@ def _copy_results(sandbox: Sandbox, model: str, folder: Path) -> None:
     subprocess.run(copy, env=_tool_environment(sandbox), capture_output=True, check=False)
 
 
-def _tool_environment(sandbox: Sandbox) -> dict[str, str]:
-    """The environment in which `aws` and `kubectl` use the sandbox."""
+def _aws_endpoint(sandbox: Sandbox) -> str:
     aws = sandbox.aws.running()
     if aws is None:
         name = sandbox.stack.name
         raise SandboxError(f"the emulated AWS of stack {name} is not running. Run `{_up_command(name)}` first.")
+    return f"http://127.0.0.1:{aws.port}"
+
+
+def _tool_environment(sandbox: Sandbox) -> dict[str, str]:
+    """The environment in which `aws` and `kubectl` use the sandbox."""
     return processes.isolated_environment(os.environ) | {
-        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{aws.port}",
+        "AWS_ENDPOINT_URL": _aws_endpoint(sandbox),
         "AWS_REGION": sandbox.stack.region,
         "KUBECONFIG": str(sandbox.kubernetes.kubeconfig),
         "PATH": os.pathsep.join([*map(str, sandbox.engine.path), os.environ.get("PATH", os.defpath)]),

@@ -130,10 +130,16 @@ class PulumiCli:
         return started.returncode
 
     def clean_up_after_kill(self) -> None:
-        """Stop an engine that survived a killed command, and remove its lock."""
+        """Stop an engine that survived a killed command, and remove its lock and incomplete files."""
         processes.stop(self.folder / "run", "engine")
         for lock in self.state.glob(f".pulumi/locks/**/{self.stack}/*.json"):
             lock.unlink()
+        # The engine does not replace these files as a whole. It cannot read the state if one is incomplete.
+        for attributes in self.state.glob(".pulumi/**/*.attrs"):
+            try:
+                json.loads(attributes.read_text())
+            except ValueError:
+                attributes.unlink()
 
     def deployment(self) -> Deployment:
         """The stack's recorded state. Empty if there is none."""

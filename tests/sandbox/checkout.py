@@ -30,6 +30,7 @@ PROGRAM = (
     "constraints.txt",
     "settings",
     "infra",
+    "recover",
     "workloads",
     "kube",
     "sandbox",
@@ -102,6 +103,8 @@ class Checkout:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            # If pytest runs in the background, it ignores SIGINT, and so would its children.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         )
         try:
             yield process

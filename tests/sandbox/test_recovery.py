@@ -92,8 +92,10 @@ def kill(checkout: Checkout, victim: str, when: Callable[[Checkout], bool]) -> i
 def test_engine_killed_while_it_creates_aws_resources(checkout: Checkout) -> None:
     checkout.run("pulumi", "destroy", "--yes", "--skip-preview")
     assert kill(checkout, "engine", creating_aws_resources) == 1
+    before = checkout.ids("aws:")
     checkout.up()
     assert_created_once(checkout)
+    assert before.items() <= checkout.ids("aws:").items(), "the stack was created from the start"
 
 
 def test_engine_killed_during_training(checkout: Checkout) -> None:

@@ -1,0 +1,230 @@
+"""Finds the AWS resource that an interrupted engine created, by names, parents and tags from the engine's state."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+Inputs = Mapping[str, Any]
+Client = Callable[[str], Any]  # a boto3 client by the name of its service
+Finder = Callable[[Client, Inputs], Iterable[str]]
+
+# Types whose ID follows from their inputs. `pulumi refresh` drops the resource again if it does not exist.
+NAMED: Mapping[str, str] = {
+    "aws:cloudwatch/logGroup:LogGroup": "{name}",
+    "aws:ec2/keyPair:KeyPair": "{keyName}",
+    "aws:efs/fileSystemPolicy:FileSystemPolicy": "{fileSystemId}",
+    "aws:eks/accessEntry:AccessEntry": "{clusterName}:{principalArn}",
+    "aws:eks/accessPolicyAssociation:AccessPolicyAssociation": "{clusterName}#{principalArn}#{policyArn}",
+    "aws:eks/addon:Addon": "{clusterName}:{addonName}",
+    "aws:eks/cluster:Cluster": "{name}",
+    "aws:eks/nodeGroup:NodeGroup": "{clusterName}:{nodeGroupName}",
+    "aws:iam/role:Role": "{name}",
+    "aws:iam/rolePolicy:RolePolicy": "{role}:{name}",
+    "aws:iam/rolePolicyAttachment:RolePolicyAttachment": "{role}/{policyArn}",
+    "aws:kms/alias:Alias": "{name}",
+    "aws:route53/record:Record": "{zoneId}_{name}_{type}",
+    "aws:s3/bucket:Bucket": "{bucket}",
+    "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration": "{bucket}",
+    "aws:s3/bucketPolicy:BucketPolicy": "{bucket}",
+    "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock": "{bucket}",
+    "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration": "{bucket}",
+    "aws:s3/bucketVersioning:BucketVersioning": "{bucket}",
+}
+
+
+def find(client: Client, type_: str, inputs: Inputs, tags: Mapping[str, str]) -> list[str] | None:
+    """The IDs of the resources with these inputs, or None if the type is not known here."""
+    if type_ in NAMED:
+        return [NAMED[type_].format_map(inputs)]
+    if type_ not in SEARCHED:
+        return None
+    try:
+        return list(SEARCHED[type_](client, {**inputs, "tags": {**(inputs.get("tags") or {}), **tags}}))
+    except ClientError as error:
+        # The parent of the resource does not exist any more, and the resource neither.
+        if "NotFound" in error.response["Error"]["Code"]:
+            return []
+        raise
+
+
+def _filters(**values: str) -> list[dict[str, Any]]:
+    return [{"Name": name.replace("_", "-"), "Values": [value]} for name, value in values.items()]
+
+
+def _tags(inputs: Inputs) -> list[dict[str, Any]]:
+    return [{"Name": f"tag:{key}", "Values": [value]} for key, value in inputs["tags"].items()]
+
+
+def _listed(client: Client, service: str, operation: str, key: str, **arguments: Any) -> list[dict[str, Any]]:
+    """All pages of a list operation."""
+    caller = client(service)
+    if not caller.can_paginate(operation):
+        return list(getattr(caller, operation)(**arguments)[key])
+    return [each for page in caller.get_paginator(operation).paginate(**arguments) for each in page[key]]
+
+
+def _access_points(client: Client, inputs: Inputs) -> Iterable[str]:
+    points = _listed(client, "efs", "describe_access_points", "AccessPoints", FileSystemId=inputs["fileSystemId"])
+    return [each["AccessPointId"] for each in points if _has_tags(each.get("Tags"), inputs["tags"])]
+
+
+def _addresses(client: Client, inputs: Inputs) -> Iterable[str]:
+    return [
+        each["AllocationId"]
+        for each in _listed(client, "ec2", "describe_addresses", "Addresses", Filters=_tags(inputs))
+    ]
+
+
+def _associations(client: Client, inputs: Inputs) -> Iterable[str]:
+    tables = _listed(client, "ec2", "describe_route_tables", "RouteTables", RouteTableIds=[inputs["routeTableId"]])
+    return [
+        each["RouteTableAssociationId"]
+        for table in tables
+        for each in table["Associations"]
+        if each.get("SubnetId") == inputs.get("subnetId")
+    ]
+
+
+def _endpoints(client: Client, inputs: Inputs) -> Iterable[str]:
+    filters = _filters(vpc_id=inputs["vpcId"], service_name=inputs["serviceName"])
+    found = _listed(client, "ec2", "describe_vpc_endpoints", "VpcEndpoints", Filters=filters)
+    return [each["VpcEndpointId"] for each in found if each["State"] not in ("deleting", "deleted")]
+
+
+def _file_systems(client: Client, inputs: Inputs) -> Iterable[str]:
+    found = _listed(client, "efs", "describe_file_systems", "FileSystems", CreationToken=inputs["creationToken"])
+    return [each["FileSystemId"] for each in found]
+
+
+def _identity_providers(client: Client, inputs: Inputs) -> Iterable[str]:
+    caller = client("sts").get_caller_identity()
+    arn = f"arn:{caller['Arn'].split(':')[1]}:iam::{caller['Account']}:oidc-provider/"
+    return [arn + inputs["url"].removeprefix("https://")]
+
+
+def _internet_gateways(client: Client, inputs: Inputs) -> Iterable[str]:
+    found = _listed(client, "ec2", "describe_internet_gateways", "InternetGateways", Filters=_tags(inputs))
+    return [each["InternetGatewayId"] for each in found]
+
+
+def _keys(client: Client, inputs: Inputs) -> Iterable[str]:
+    kms = client("kms")
+    for each in _listed(client, "kms", "list_keys", "Keys"):
+        described = kms.describe_key(KeyId=each["KeyId"])["KeyMetadata"]
+        if described["KeyManager"] != "CUSTOMER" or described["KeyState"] == "PendingDeletion":
+            continue
+        tags = kms.list_resource_tags(KeyId=each["KeyId"])["Tags"]
+        if _has_tags([{"Key": tag["TagKey"], "Value": tag["TagValue"]} for tag in tags], inputs["tags"]):
+            yield each["KeyId"]
+
+
+def _launch_templates(client: Client, inputs: Inputs) -> Iterable[str]:
+    found = _listed(client, "ec2", "describe_launch_templates", "LaunchTemplates")
+    return [each["LaunchTemplateId"] for each in found if each["LaunchTemplateName"] == inputs["name"]]
+
+
+def _mount_targets(client: Client, inputs: Inputs) -> Iterable[str]:
+    found = _listed(client, "efs", "describe_mount_targets", "MountTargets", FileSystemId=inputs["fileSystemId"])
+    return [each["MountTargetId"] for each in found if each["SubnetId"] == inputs["subnetId"]]
+
+
+def _nat_gateways(client: Client, inputs: Inputs) -> Iterable[str]:
+    filters = [*_filters(subnet_id=inputs["subnetId"]), *_tags(inputs)]
+    found = _listed(client, "ec2", "describe_nat_gateways", "NatGateways", Filters=filters)
+    return [each["NatGatewayId"] for each in found if each["State"] in ("pending", "available")]
+
+
+def _route_tables(client: Client, inputs: Inputs) -> Iterable[str]:
+    filters = [*_filters(vpc_id=inputs["vpcId"]), *_tags(inputs)]
+    return [
+        each["RouteTableId"] for each in _listed(client, "ec2", "describe_route_tables", "RouteTables", Filters=filters)
+    ]
+
+
+def _routes(client: Client, inputs: Inputs) -> Iterable[str]:
+    table, destination = inputs["routeTableId"], inputs["destinationCidrBlock"]
+    tables = _listed(client, "ec2", "describe_route_tables", "RouteTables", RouteTableIds=[table])
+    if any(each.get("DestinationCidrBlock") == destination for found in tables for each in found["Routes"]):
+        # The ID that the provider gives to a route.
+        yield f"r-{table}{zlib.crc32(destination.encode())}"
+
+
+def _rules(client: Client, inputs: Inputs, egress: bool) -> Iterable[str]:
+    filters = _filters(group_id=inputs["securityGroupId"])
+    ports = (-1, -1) if inputs["ipProtocol"] == "-1" else (inputs.get("fromPort"), inputs.get("toPort"))
+    for each in _listed(client, "ec2", "describe_security_group_rules", "SecurityGroupRules", Filters=filters):
+        source = (
+            each.get("CidrIpv4"),
+            each.get("CidrIpv6"),
+            each.get("PrefixListId"),
+            (each.get("ReferencedGroupInfo") or {}).get("GroupId"),
+        )
+        wanted = tuple(inputs.get(key) for key in ("cidrIpv4", "cidrIpv6", "prefixListId", "referencedSecurityGroupId"))
+        same_ports = each["IpProtocol"] == "-1" or (each.get("FromPort"), each.get("ToPort")) == ports
+        if (
+            each["IsEgress"] == egress
+            and each["IpProtocol"] == inputs["ipProtocol"]
+            and same_ports
+            and source == wanted
+        ):
+            yield each["SecurityGroupRuleId"]
+
+
+def _security_groups(client: Client, inputs: Inputs) -> Iterable[str]:
+    filters = _filters(vpc_id=inputs["vpcId"], group_name=inputs["name"])
+    return [
+        each["GroupId"]
+        for each in _listed(client, "ec2", "describe_security_groups", "SecurityGroups", Filters=filters)
+    ]
+
+
+def _subnets(client: Client, inputs: Inputs) -> Iterable[str]:
+    filters = _filters(vpc_id=inputs["vpcId"], cidr_block=inputs["cidrBlock"])
+    return [each["SubnetId"] for each in _listed(client, "ec2", "describe_subnets", "Subnets", Filters=filters)]
+
+
+def _vpcs(client: Client, inputs: Inputs) -> Iterable[str]:
+    return [each["VpcId"] for each in _listed(client, "ec2", "describe_vpcs", "Vpcs", Filters=_tags(inputs))]
+
+
+def _zones(client: Client, inputs: Inputs) -> Iterable[str]:
+    wanted = {each["vpcId"] for each in inputs.get("vpcs") or []}
+    for each in _listed(client, "route53", "list_hosted_zones", "HostedZones"):
+        identity = each["Id"].rpartition("/")[2]
+        if each["Name"].rstrip(".") != inputs["name"]:
+            continue
+        vpcs = {vpc["VPCId"] for vpc in client("route53").get_hosted_zone(Id=identity).get("VPCs") or []}
+        if vpcs == wanted:
+            yield identity
+
+
+def _has_tags(tags: Iterable[Mapping[str, str]] | None, wanted: Mapping[str, str]) -> bool:
+    have = {tag["Key"]: tag["Value"] for tag in tags or ()}
+    return bool(wanted) and wanted.items() <= have.items()
+
+
+SEARCHED: Mapping[str, Finder] = {
+    "aws:ec2/eip:Eip": _addresses,
+    "aws:ec2/internetGateway:InternetGateway": _internet_gateways,
+    "aws:ec2/launchTemplate:LaunchTemplate": _launch_templates,
+    "aws:ec2/natGateway:NatGateway": _nat_gateways,
+    "aws:ec2/route:Route": _routes,
+    "aws:ec2/routeTable:RouteTable": _route_tables,
+    "aws:ec2/routeTableAssociation:RouteTableAssociation": _associations,
+    "aws:ec2/securityGroup:SecurityGroup": _security_groups,
+    "aws:ec2/subnet:Subnet": _subnets,
+    "aws:ec2/vpc:Vpc": _vpcs,
+    "aws:ec2/vpcEndpoint:VpcEndpoint": _endpoints,
+    "aws:efs/accessPoint:AccessPoint": _access_points,
+    "aws:efs/fileSystem:FileSystem": _file_systems,
+    "aws:efs/mountTarget:MountTarget": _mount_targets,
+    "aws:iam/openIdConnectProvider:OpenIdConnectProvider": _identity_providers,
+    "aws:kms/key:Key": _keys,
+    "aws:route53/zone:Zone": _zones,
+    "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule": lambda client, inputs: _rules(client, inputs, True),
+    "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule": lambda client, inputs: _rules(client, inputs, False),
+}

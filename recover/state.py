@@ -1,0 +1,71 @@
+"""The state of a stack whose engine was killed, as `pulumi stack export` prints it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+AWS = "aws:"
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """A resource that the engine was creating when it was killed."""
+
+    urn: str
+    type: str
+    inputs: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        return self.urn.rpartition("::")[2]
+
+
+def unfinished(deployment: Mapping[str, Any]) -> list[Unfinished]:
+    operations = deployment.get("pending_operations") or []
+    creates = [operation["resource"] for operation in operations if operation["type"] == "creating"]
+    return [Unfinished(each["urn"], each["type"], each.get("inputs") or {}) for each in creates]
+
+
+def known_ids(deployment: Mapping[str, Any]) -> set[tuple[str, str]]:
+    """Type and ID of each resource in the state."""
+    return {(each["type"], each["id"]) for each in deployment.get("resources") or [] if each.get("id")}
+
+
+def provider(deployment: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The inputs of the AWS provider that tags every resource. Pulumi's default provider only answers questions."""
+    for each in deployment.get("resources") or []:
+        inputs: Mapping[str, Any] = each.get("inputs") or {}
+        if each["type"] == "pulumi:providers:aws" and "defaultTags" in inputs:
+            return inputs
+    return {}
+
+
+def stack_tags(deployment: Mapping[str, Any]) -> dict[str, str]:
+    """The tags of every resource of the stack. The state has them as JSON text."""
+    tags: dict[str, str] = json.loads(provider(deployment).get("defaultTags", "{}")).get("tags", {})
+    return tags
+
+
+def adopt(deployment: Mapping[str, Any], found: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """The state without pending operations, with the resources that exist in AWS.
+
+    `found` has the IDs by URN. The first ID becomes the resource of the stack, unless the stack has one already. Every
+    other ID is marked for deletion: the next `pulumi up` deletes it.
+    """
+    resources = list(deployment.get("resources") or [])
+    live = {each["urn"] for each in resources if not each.get("delete")}
+    for operation in deployment.get("pending_operations") or []:
+        resource = operation["resource"]
+        if operation["type"] != "creating":
+            continue
+        for identity in found.get(resource["urn"], ()):
+            # `pulumi refresh` reads the other outputs.
+            adopted = {**resource, "id": identity, "outputs": resource.get("inputs") or {}}
+            if resource["urn"] in live:
+                adopted["delete"] = True
+            live.add(resource["urn"])
+            resources.append(adopted)
+    return {**deployment, "resources": resources, "pending_operations": []}

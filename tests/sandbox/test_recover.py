@@ -1,0 +1,131 @@
+"""Kills the engine in the middle of `up` and `destroy`. After `python -m recover`, `up` and `destroy` must complete."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import boto3
+import pytest
+
+from sandbox.paths import CHECKOUT
+from tests.sandbox.aws_part import AWS_PART, AwsPart, aws_part
+from tests.sandbox.inventory import added, inventory
+from tests.unit.program import config_of
+
+Inventory = dict[str, list[str]]
+
+
+@pytest.fixture(scope="module")
+def part(cached: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AwsPart]:
+    with aws_part(tmp_path_factory.mktemp("recover"), "dev") as part:
+        part.set(config_of("dev"))
+        yield part
+
+
+@pytest.fixture(scope="module")
+def empty(part: AwsPart) -> Inventory:
+    return held(part)
+
+
+def held(part: AwsPart) -> Inventory:
+    return inventory(
+        lambda service: boto3.client(
+            service,
+            region_name="us-west-2",
+            endpoint_url=part.endpoint,
+            aws_access_key_id="test",
+            aws_secret_access_key="test",
+        )
+    )
+
+
+def changes(part: AwsPart) -> int:
+    """How many API calls have changed something."""
+    if not part.calls_file.exists():
+        return 0
+    # The last line can be incomplete.
+    operations = re.findall(r'"operation": "([A-Za-z]+)"', part.calls_file.read_text())
+    return sum(not each.startswith(("Describe", "Get", "List", "Head")) for each in operations)
+
+
+def kill(part: AwsPart, after: int, *command: str) -> None:
+    """Start a Pulumi command and kill it, with its plugins, after this number of changes."""
+    limit = changes(part) + after
+    process = subprocess.Popen(
+        ["pulumi", *command, "--stack", part.engine.stack, "--config-file", str(part.engine.config)],
+        cwd=CHECKOUT,
+        env=part.engine.environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    while process.poll() is None and changes(part) < limit:
+        time.sleep(0.02)
+    assert process.poll() is None, "the command ended before it was killed"
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    part.engine.clean_up_after_kill()
+
+
+def recover(part: AwsPart, *options: str) -> str:
+    keys = {"AWS_ENDPOINT_URL": part.endpoint, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+    done = subprocess.run(
+        [sys.executable, "-m", "recover", "dev", "--config-file", str(part.engine.config), *options],
+        cwd=CHECKOUT,
+        env=part.engine.environment | keys,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def up(part: AwsPart) -> None:
+    done = part.pulumi("up", "--yes", "--skip-preview", *AWS_PART)
+    assert done.returncode == 0, done.stdout
+
+
+def destroy(part: AwsPart) -> None:
+    done = part.pulumi("destroy", "--yes", "--skip-preview")
+    assert done.returncode == 0, done.stdout
+
+
+# Numbers of changes. To try others: KILL_AFTER="3 17 44" pytest tests/sandbox/test_recover.py
+MOMENTS = [int(each) for each in os.environ.get("KILL_AFTER", "12 40").split()]
+
+
+@pytest.mark.parametrize("after", MOMENTS)
+def test_up_continues_without_duplicates(part: AwsPart, empty: Inventory, after: int) -> None:
+    kill(part, after, "up", "--yes", "--skip-preview", *AWS_PART)
+    before = added(empty, held(part))
+    assert before
+    listed = recover(part, "--dry-run")
+    assert added(empty, held(part)) == before
+    assert recover(part).startswith(listed.rstrip())
+    assert "Nothing to recover" in recover(part)
+    up(part)
+    created = held(part)
+    counts = added(empty, created)
+    for kind in ("vpcs", "clusters", "node groups", "file systems", "keys", "aliases", "buckets", "zones"):
+        assert counts[kind] == 1, (kind, counts)
+    recorded = {resource.get("id") for resource in part.engine.deployment().get("resources") or []}
+    for kind in ("subnets", "gateways", "endpoints", "launch templates", "roles", "mount targets"):
+        assert set(created[kind]) - set(empty[kind]) <= recorded, kind
+    destroy(part)
+    assert held(part) == empty
+
+
+@pytest.mark.parametrize("after", MOMENTS)
+def test_destroy_continues_until_nothing_is_left(part: AwsPart, empty: Inventory, after: int) -> None:
+    up(part)
+    kill(part, after, "destroy", "--yes", "--skip-preview")
+    recover(part)
+    destroy(part)
+    assert held(part) == empty

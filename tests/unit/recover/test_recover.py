@@ -1,0 +1,104 @@
+"""Recover finds every type of AWS resource, and adopts exactly what the state does not contain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from recover.__main__ import lines, search
+from recover.find import NAMED, SEARCHED, find
+from recover.state import adopt
+from tests.unit.conftest import RunStack
+from tests.unit.program import stack_files
+
+ADMIN = "arn:aws:iam::123456789012:role/admin"
+SSH_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+VPC = "urn:pulumi:dev::paddle-on-aws::paddle:infra:Network$aws:ec2/vpc:Vpc::vpc"
+KEY = "urn:pulumi:dev::paddle-on-aws::paddle:infra:Encryption$aws:kms/key:Key::key"
+DEFAULT_PROVIDER = {
+    "urn": "urn:pulumi:dev::paddle-on-aws::pulumi:providers:aws::default_7_51_1",
+    "type": "pulumi:providers:aws",
+    "id": "0",
+    "inputs": {"region": "us-west-2"},
+}
+PROVIDER = {
+    "urn": "urn:pulumi:dev::paddle-on-aws::pulumi:providers:aws::aws",
+    "type": "pulumi:providers:aws",
+    "id": "1",
+    "inputs": {"region": "us-west-2", "defaultTags": '{"tags": {"project": "paddle-on-aws", "stack": "dev"}}'},
+}
+
+
+def operation(urn: str, type_: str, kind: str = "creating", **inputs: Any) -> dict[str, Any]:
+    return {"type": kind, "resource": {"urn": urn, "type": type_, "custom": True, "inputs": inputs}}
+
+
+def deployment(*operations: dict[str, Any]) -> dict[str, Any]:
+    return {"resources": [DEFAULT_PROVIDER, PROVIDER], "pending_operations": list(operations)}
+
+
+class Vpcs:
+    """An EC2 client with two VPCs. It records the filters of each call."""
+
+    def __init__(self) -> None:
+        self.filters: list[Any] = []
+
+    def can_paginate(self, operation: str) -> bool:
+        return False
+
+    def describe_vpcs(self, **arguments: Any) -> dict[str, Any]:
+        self.filters = arguments["Filters"]
+        return {"Vpcs": [{"VpcId": "vpc-1"}, {"VpcId": "vpc-2"}]}
+
+
+@pytest.mark.parametrize("stack", stack_files())
+def test_every_type_of_the_program_can_be_found(program: RunStack, stack: str) -> None:
+    more = {"sshPublicKey": SSH_KEY, "apiAccessCidrs": ["8.8.8.0/24"], "admins": [ADMIN], "natGateways": "single"}
+    graph = program(more, stack=stack)
+    types = {each.type for each in graph.resources.values() if each.custom and each.type.startswith("aws:")}
+    assert types
+    assert types - NAMED.keys() - SEARCHED.keys() == set()
+
+
+def test_an_unknown_type_is_not_guessed() -> None:
+    assert find(lambda service: None, "aws:sqs/queue:Queue", {}, {}) is None
+
+
+def test_only_resources_with_the_tags_of_the_stack_are_found() -> None:
+    client = Vpcs()
+    found = search(lambda service: client, deployment(operation(VPC, "aws:ec2/vpc:Vpc", tags={"Name": "v"})))
+    assert found == {VPC: ["vpc-1", "vpc-2"]}
+    assert {each["Name"]: each["Values"] for each in client.filters} == {
+        "tag:Name": ["v"],
+        "tag:project": ["paddle-on-aws"],
+        "tag:stack": ["dev"],
+    }
+
+
+def test_a_resource_in_the_state_is_not_found_again() -> None:
+    exported = deployment(operation(VPC, "aws:ec2/vpc:Vpc"))
+    exported["resources"].append({"urn": VPC, "type": "aws:ec2/vpc:Vpc", "id": "vpc-1"})
+    assert search(lambda service: Vpcs(), exported) == {VPC: ["vpc-2"]}
+
+
+def test_the_first_resource_is_adopted_and_the_others_are_deleted() -> None:
+    adopted = adopt(deployment(operation(VPC, "aws:ec2/vpc:Vpc", cidrBlock="10.0.0.0/16")), {VPC: ["vpc-1", "vpc-2"]})
+    assert adopted["pending_operations"] == []
+    *_, first, second = adopted["resources"]
+    assert (first["id"], first.get("delete"), first["outputs"]) == ("vpc-1", None, {"cidrBlock": "10.0.0.0/16"})
+    assert (second["id"], second["delete"]) == ("vpc-2", True)
+
+
+def test_an_unfinished_replacement_is_deleted() -> None:
+    exported = deployment(operation(VPC, "aws:ec2/vpc:Vpc"))
+    exported["resources"].append({"urn": VPC, "type": "aws:ec2/vpc:Vpc", "id": "vpc-0"})
+    assert adopt(exported, {VPC: ["vpc-1"]})["resources"][-1]["delete"] is True
+    assert lines(exported, {VPC: ["vpc-1"]}) == ["  aws:ec2/vpc:Vpc vpc: vpc-1: a second one, `pulumi up` deletes it"]
+
+
+@pytest.mark.parametrize("kind", ["updating", "deleting", "reading"])
+def test_other_operations_are_left_to_the_refresh(kind: str) -> None:
+    exported = deployment(operation(KEY, "aws:kms/key:Key", kind))
+    assert adopt(exported, {})["resources"] == exported["resources"]
+    assert lines(exported, {}) == []
