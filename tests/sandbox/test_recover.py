@@ -98,7 +98,7 @@ def destroy(part: AwsPart) -> None:
 
 
 # Numbers of changes. To try others: KILL_AFTER="3 17 44" pytest tests/sandbox/test_recover.py
-MOMENTS = [int(each) for each in os.environ.get("KILL_AFTER", "12 40").split()]
+MOMENTS = [int(each) for each in os.environ.get("KILL_AFTER", "40").split()]
 
 
 @pytest.mark.parametrize("after", MOMENTS)
