@@ -183,14 +183,18 @@ class Checkout:
         return str(stack["outputs"][name])
 
     def processes(self) -> dict[int, str]:
-        """The processes whose command line or environment names this checkout: process ID and command line."""
+        """The processes that name this checkout, and its containers: process ID and command line."""
         found = {}
+        # The root folder of a container is in the checkout. Its path is relative to the file system it is on.
+        container_root = "/".join((*self.project.parts[-3:], ".sandbox/stacks")).encode()
         for folder in Path("/proc").glob("[0-9]*"):
             try:
-                line, environment = ((folder / name).read_bytes() for name in ("cmdline", "environ"))
+                line, environment, mounts = (
+                    (folder / name).read_bytes() for name in ("cmdline", "environ", "mountinfo")
+                )
             except OSError:
                 continue
-            if str(self.project).encode() in line + environment:
+            if str(self.project).encode() in line + environment or container_root in mounts:
                 found[int(folder.name)] = line.replace(b"\0", b" ").decode(errors="replace")
         return found
 

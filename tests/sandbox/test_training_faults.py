@@ -25,14 +25,30 @@ from tests.sandbox import listening
 from tests.sandbox.checkout import Checkout, eventually
 from workloads.in_pod import contract
 
-# A checkpoint takes a second or two: long enough for a fault to hit, and the export of all of them is short.
-RECORDS, PASSES = 60_000, 10
+RECORDS, PASSES = 20_000, 8
+# The training waits before each pass until the test allows it. So a fault hits the training at any speed.
+CONTROLLED_TRAINING = """
+import os, time
+from pathlib import Path
+import original
+
+allowed = Path(os.environ["JOB_PATH"], os.environ["JOB_NAME"], "allowed-passes")
+train_pass = original.train_pass
+
+def wait_and_train(number, *arguments):
+    while not allowed.exists() or int(allowed.read_text()) <= number:
+        time.sleep(0.05)
+    return train_pass(number, *arguments)
+
+original.train_pass = wait_and_train
+original.main()
+"""
 LAUNCHER, WORKER = f"{contract.SCRIPTS}/launch.py", "train.py"
 ACCESS_REVIEW = Kind("authorization.k8s.io/v1", "SubjectAccessReview", "subjectaccessreviews", False)
 JOB = "paddle-cluster-job"
 ATTEMPT = f"volumes/fs-*/{JOB}/{contract.LAUNCHERS}/{contract.ATTEMPT_FILE}"
-GRACE_SECONDS = 30
 OUTAGE_SECONDS = 20
+LIMIT_SECONDS = 600
 
 
 @dataclass(frozen=True)
@@ -94,7 +110,7 @@ class Training:
         before = self.under_way()
         kept = self.checkpoints
         yield kept
-        eventually(lambda: self.attempt["number"] > before["number"], 120, "no new attempt")
+        eventually(lambda: self.attempt["number"] > before["number"], LIMIT_SECONDS, "no new attempt")
         after = self.under_way()
         assert because in after["reason"]
         assert after["number"] == before["number"] + 1
@@ -102,11 +118,20 @@ class Training:
         assert self.checkpoints.items() >= kept.items()
 
     def under_way(self) -> dict[str, Any]:
-        """The current attempt, as soon as it has written a checkpoint."""
-        eventually(lambda: self.newest_written() > self.decided(), 180, "no new checkpoint")
+        """The current attempt, after it has written a checkpoint."""
+        eventually(lambda: self.attempt, LIMIT_SECONDS, "no attempt")
+        if self.newest_written() <= self.decided():
+            self.allow(len(self.checkpoints) + 1)
+            eventually(lambda: self.newest_written() > self.decided(), LIMIT_SECONDS, "no new checkpoint")
         attempt = self.attempt
         assert not attempt["result"], f"training ended before the fault: {attempt}"
         return attempt
+
+    def allow(self, passes: int) -> None:
+        """Let the training continue until there are so many checkpoints."""
+        draft = self.volume / "allowed-passes.new"
+        draft.write_text(str(passes))
+        draft.replace(self.volume / "allowed-passes")
 
     def newest_written(self) -> int:
         """The time of the newest checkpoint."""
@@ -138,6 +163,9 @@ def checkout(cached: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @pytest.fixture(scope="module")
 def training(checkout: Checkout) -> Iterator[Training]:
+    code = checkout.project / "workloads/in_pod/quick_start"
+    (code / "train.py").rename(code / "original.py")
+    (code / "train.py").write_text(CONTROLLED_TRAINING)
     checkout.set(job={"passes": PASSES}, data={"records": RECORDS})
     with checkout.running("up") as up:
         yield Training(checkout, up)
@@ -174,7 +202,9 @@ def test_killed_training_process(training: Training) -> None:
 
 
 def test_corrupt_newest_checkpoint(training: Training) -> None:
-    eventually(lambda: len(training.checkpoints) > 1, 180, "no second checkpoint")
+    training.under_way()
+    training.allow(len(training.checkpoints) + 1)
+    eventually(lambda: len(training.checkpoints) > 1, LIMIT_SECONDS, "no second checkpoint")
     with training.restart("was killed by signal") as kept:
         # Trainer 0 writes the checkpoints, so no newer one follows.
         training.kill(0, WORKER)
@@ -196,7 +226,7 @@ def test_deleted_pod(training: Training) -> None:
         pods = training.checkout.api.list(POD, "default", labelSelector=f"job-name={JOB}")
         (name,) = (pod["metadata"]["name"] for pod in pods if pod["metadata"]["uid"] == uid)
         training.checkout.api.request("DELETE", POD.path("default", name))
-        eventually(lambda: gone(training, name), GRACE_SECONDS - 5, "SIGTERM did not end the launcher")
+        eventually(lambda: gone(training, name), LIMIT_SECONDS, "the pod is not deleted")
         assert "stopped by SIGTERM" in training.log(uid)
     assert uid not in training.attempt["members"]
 
@@ -214,7 +244,7 @@ def test_killed_launcher_during_an_outage_of_the_api_server(training: Training) 
         attempt = training.attempt
         leader, over = attempt["members"][0], f"attempt {attempt['number']} is over"
         training.kill(2, LAUNCHER)
-        eventually(lambda: over in training.log(leader), 30, "trainer 0 does not notice the killed launcher")
+        eventually(lambda: over in training.log(leader), LIMIT_SECONDS, "trainer 0 does not notice the killed launcher")
         with training.outage():
             pass
         assert training.attempt["number"] == attempt["number"], (
@@ -227,13 +257,14 @@ def test_api_server_stopped_while_training(training: Training) -> None:
     before = training.under_way()
     newest = max(training.checkpoints)
     with training.outage():
-        eventually(lambda: max(training.checkpoints) > newest, OUTAGE_SECONDS, "the training waits for the API server")
-    result = eventually(lambda: training.attempt["result"], 180, "the training does not end")
+        training.allow(PASSES)
+        eventually(lambda: max(training.checkpoints) > newest, LIMIT_SECONDS, "the training waits for the API server")
+    result = eventually(lambda: training.attempt["result"], LIMIT_SECONDS, "the training does not end")
     assert (result, training.attempt["number"]) == ("finished", before["number"])
 
 
 def test_the_exported_model_is_complete(training: Training) -> None:
-    output, _ = training.up.communicate(timeout=300)
+    output, _ = training.up.communicate(timeout=LIMIT_SECONDS)
     assert training.up.returncode == 0, output
     assert list(training.checkpoints) == [f"pass-{number:05d}" for number in range(PASSES)]
     s3, bucket = training.checkout.client("s3"), training.checkout.output("bucket")
