@@ -69,7 +69,7 @@ unit: venv ## run the unit tests: every stack and setting with mocked AWS (one m
 
 unit-python: ## run the unit tests on another Python: make unit-python PYTHON=python3.13
 	$(PYTHON) -m venv .venv-$(notdir $(PYTHON))
-	.venv-$(notdir $(PYTHON))/bin/pip install --quiet --disable-pip-version-check -r watch/requirements.txt $$(grep "^pytest" requirements-dev.txt)
+	.venv-$(notdir $(PYTHON))/bin/pip install --quiet --disable-pip-version-check -r watch/requirements.txt $$(grep -E "^(policy|pytest)" requirements-dev.txt)
 	.venv-$(notdir $(PYTHON))/bin/pytest tests/unit -n auto
 
 test: lint types unit ## run all checks and all tests

