@@ -40,7 +40,7 @@ encryption = Encryption(
         account=region_support.account,
         partition=region_support.partition,
         region=settings.region,
-        log_group=settings.log_group,
+        log_group=settings.encrypted_log_group,
         retain=settings.retain_data,
     ),
     on_aws,

@@ -17,7 +17,6 @@ from settings.credentials import CliCredentials, cli_credentials
 from settings.region import InstanceType, RegionSupport
 from settings.schema import NODES_PER_GROUP, Settings
 
-LOG_TYPES = ("api", "audit", "authenticator", "controllerManager", "scheduler")
 LOG_DAYS = 30
 CLUSTER_POLICIES = ("AmazonEKSClusterPolicy",)
 # EKS uses the key for Kubernetes secrets with the cluster role, for example when it updates the control plane.
@@ -106,20 +105,13 @@ class Cluster(pulumi.ComponentResource):
             policy=document(allow("Secrets", SECRETS_ACTIONS, args.key_arn)),
             opts=child,
         )
-        # If the program did not create this log group, EKS would create one that never expires.
-        logs = aws.cloudwatch.LogGroup(
-            f"{self._prefix}cluster-logs",
-            name=settings.log_group,
-            retention_in_days=LOG_DAYS,
-            kms_key_id=args.key_arn,
-            opts=child,
-        )
+        logs = [self._log_group()] if settings.control_plane_logs else []
         self.cluster = aws.eks.Cluster(
             f"{self._prefix}eks",
             name=cluster_name,
             role_arn=cluster_role.arn,
             version=settings.kubernetes_version,
-            enabled_cluster_log_types=LOG_TYPES,
+            enabled_cluster_log_types=list(settings.control_plane_logs) or None,
             access_config={"authentication_mode": "API", "bootstrap_cluster_creator_admin_permissions": True},
             encryption_config={"provider": {"key_arn": args.key_arn}, "resources": ["secrets"]},
             vpc_config={
@@ -129,7 +121,7 @@ class Cluster(pulumi.ComponentResource):
                 "endpoint_public_access": bool(settings.api_access_cidrs),
                 "public_access_cidrs": list(settings.api_access_cidrs) or None,
             },
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[*cluster_attachments, key_policy, logs]),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[*cluster_attachments, key_policy, *logs]),
         )
         self.issuer = self.cluster.identities[0].oidcs[0].issuer
         self.identity_provider = aws.iam.OpenIdConnectProvider(
@@ -160,6 +152,18 @@ class Cluster(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self, depends_on=[*self.nodes, *admins]),
         )
         self.register_outputs({"name": self.cluster.name, "endpoint": self.cluster.endpoint})
+
+    def _log_group(self) -> aws.cloudwatch.LogGroup:
+        settings = self._args.settings
+        return aws.cloudwatch.LogGroup(
+            f"{self._prefix}cluster-logs",
+            name=settings.log_group,
+            retention_in_days=LOG_DAYS,
+            # The logs must stay readable. Without retainData, the key is deleted with the stack.
+            kms_key_id=self._args.key_arn if settings.retain_data else None,
+            # EKS writes logs a little longer than the cluster lives. It would create the group again, without a limit.
+            opts=pulumi.ResourceOptions(parent=self, retain_on_delete=True),
+        )
 
     def _group(self, name: str, physical_name: str, vpc_id: pulumi.Input[str]) -> aws.ec2.SecurityGroup:
         return aws.ec2.SecurityGroup(

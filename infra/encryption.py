@@ -26,7 +26,7 @@ LAUNCHING_ROLES = (
 )
 
 
-def key_policy(account: str, partition: str, region: str, log_group: str) -> list[Statement]:
+def key_policy(account: str, partition: str, region: str, log_group: str | None) -> list[Statement]:
     """The key policy. In a key policy, the resource "*" means the key itself."""
     roles = [f"arn:{partition}:iam::{account}:role/aws-service-role/{role}" for role in LAUNCHING_ROLES]
     # A condition instead of a principal: a new account has no such roles, and KMS rejects principals that do not exist.
@@ -34,9 +34,10 @@ def key_policy(account: str, partition: str, region: str, log_group: str) -> lis
     for_aws = {"Bool": {"kms:GrantIsForAWSResource": "true"}}
     logs = f"arn:{partition}:logs:{region}:{account}:log-group:{log_group}"
     for_logs = {"ArnEquals": {"kms:EncryptionContext:aws:logs:arn": logs}}
+    by_logs = allow("Logs", USE, "*", for_logs, {"Service": f"logs.{region}.amazonaws.com"})
     return [
         account_decides(account, partition),
-        allow("Logs", USE, "*", for_logs, {"Service": f"logs.{region}.amazonaws.com"}),
+        *([by_logs] if log_group else []),
         allow("WorkerDisks", USE, "*", by_launching_roles, {"AWS": "*"}),
         allow("WorkerDiskGrants", ("kms:CreateGrant",), "*", {**by_launching_roles, **for_aws}, {"AWS": "*"}),
     ]
@@ -44,11 +45,13 @@ def key_policy(account: str, partition: str, region: str, log_group: str) -> lis
 
 @dataclass(frozen=True)
 class EncryptionArgs:
+    """`log_group` is the log group that the key encrypts, if there is one."""
+
     cluster_name: str
     account: str
     partition: str
     region: str
-    log_group: str
+    log_group: str | None
     retain: bool
 
 

@@ -44,7 +44,8 @@ def encrypted(resource: Resource, stack: Stack) -> Problems:
                 resource, path, "is not the key of the stack", "Use the ARN of the key in infra/encryption.py"
             )
 
-    if resource.type in (FILE_SYSTEM, LOG_GROUP):
+    # CloudWatch encrypts log groups without a key of ours, and a log group can outlive the key.
+    if resource.type == FILE_SYSTEM or (resource.type == LOG_GROUP and resource.inputs.get("kmsKeyId") is not None):
         yield from by_our_key("kmsKeyId")
     if resource.type == FILE_SYSTEM and at(resource.inputs, "encrypted") is not True:
         yield _problem(resource, "encrypted", "is off", "Write true")

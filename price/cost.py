@@ -143,7 +143,7 @@ def _lines(settings: Settings, prices: Mapping[str, Any]) -> list[Line]:
         Line("EFS reads", None, "GB", price("efsReadGB")),
         Line("EFS writes", None, "GB", price("efsWriteGB")),
         Line("S3 storage", None, "GiB-month", price("s3GiBMonth")),
-        Line("control plane logs", None, "GB", price("logsGB")),
+        *([Line("control plane logs", None, "GB", price("logsGB"))] if settings.control_plane_logs else []),
     ]
 
 

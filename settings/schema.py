@@ -26,6 +26,7 @@ NODES_PER_GROUP = 450
 NatGateways = Literal["none", "single", "perZone"]
 Capacity = Literal["onDemand", "spot"]
 Driver = Literal["nfs", "efsCsi"]
+LogType = Literal["api", "audit", "authenticator", "controllerManager", "scheduler"]
 
 # Former keys, with what to write instead.
 RENAMED = {"workers.instanceType": "Write workers.instanceTypes with a list of types, such as [m6i.large]"}
@@ -133,6 +134,7 @@ class Settings:
     availability_zones: tuple[str, ...]
     nat_gateways: NatGateways
     kubernetes_version: str
+    control_plane_logs: tuple[LogType, ...]
     api_access_cidrs: tuple[str, ...]
     admins: tuple[str, ...]
     workers: Workers
@@ -162,6 +164,11 @@ class Settings:
     def log_group(self) -> str:
         """The log group of the control plane. EKS accepts no other name."""
         return f"/aws/eks/{self.cluster_name}/cluster"
+
+    @property
+    def encrypted_log_group(self) -> str | None:
+        """The log group, if it is encrypted with the key of the stack."""
+        return self.log_group if self.control_plane_logs and self.retain_data else None
 
     @property
     def all_tags(self) -> dict[str, str]:
@@ -269,6 +276,9 @@ def _build(
 def _instead(hint: object, default: object) -> str:
     if get_origin(hint) is Literal:
         return f"Write one of {', '.join(get_args(hint))}"
+    items = [item for item in get_args(hint) if get_origin(item) is Literal]
+    if items:
+        return f"Write a list of {', '.join(get_args(items[0]))}"
     return f"Write it like the default, {json.dumps(default)}"
 
 
@@ -301,6 +311,9 @@ def _parse(hint: object, given: object) -> object:
     if kind is tuple:
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise ValueError("is not a list of texts")
+        choices = get_args(get_args(hint)[0])
+        if choices and not set(value) <= set(choices):
+            raise ValueError("contains a value that is not one of the choices")
         return tuple(value)
     entries = _mapping(value)
     if not all(isinstance(entry, str) for entry in entries.values()):

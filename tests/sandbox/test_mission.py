@@ -37,7 +37,6 @@ CREATED = {
     "aliases": 1,
     "roles": 3,
     "identity providers": 1,
-    "log groups": 1,
     "buckets": 1,
     "zones": 1,
     "records": 4,  # SOA, NS, api and efs
@@ -129,6 +128,7 @@ def test_security_groups_allow_only_what_the_workers_need(checkout: Checkout) ->
         (workers, "in", "tcp", 10250, control_plane),
         (workers, "out", "-1", -1, "0.0.0.0/0"),
         (control_plane, "in", "tcp", 443, workers),
+        (control_plane, "in", "tcp", 443, "10.0.0.0/16"),
         (control_plane, "out", "tcp", 443, workers),
         (control_plane, "out", "tcp", 10250, workers),
     }

@@ -20,6 +20,7 @@ BEFORE: dict[str, Any] = {
     f"{OURS}natGateways": "perZone",
     f"{OURS}kubernetesVersion": "1.34",
     f"{OURS}apiAccessCidrs": ["8.8.8.7/32"],
+    f"{OURS}controlPlaneLogs": ["audit", "authenticator"],
     f"{OURS}sshPublicKey": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
     f"{OURS}storage": {"driver": "efsCsi"},
     f"{OURS}admins": ["arn:aws:iam::123456789012:role/admin"],

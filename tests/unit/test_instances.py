@@ -14,6 +14,7 @@ EVERYTHING: dict[str, Any] = {
     "aws:region": "us-west-2",
     "paddle-on-aws:admins": ["arn:aws:iam::123456789012:role/admin"],
     "paddle-on-aws:apiAccessCidrs": ["8.8.8.8/32"],
+    "paddle-on-aws:controlPlaneLogs": ["audit"],
     "paddle-on-aws:data": {"source": "s3://bucket/data.tar"},
     "paddle-on-aws:job": {"namespace": "training", "gpusPerTrainer": 1},
     "paddle-on-aws:natGateways": "perZone",

@@ -131,7 +131,10 @@ def test_the_key_policy_has_exactly_these_statements(program: RunStack) -> None:
     ]
     by_launching_roles = {"StringEquals": {"aws:PrincipalArn": launching}}
     group = f"arn:aws:logs:us-west-2:{ACCOUNT}:log-group:/aws/eks/paddle-cluster/cluster"
-    found = [statement for name, statement in statements(program()) if name == "key"]
+    logged = {"controlPlaneLogs": ["audit"], "retainData": True}
+    unlogged = [statement["Sid"] for name, statement in statements(program()) if name == "key"]
+    assert unlogged == ["EnableIamPolicies", "WorkerDisks", "WorkerDiskGrants"]
+    found = [statement for name, statement in statements(program(logged)) if name == "key"]
     assert found == [
         ACCOUNT_DECIDES,
         {
@@ -254,7 +257,6 @@ def test_the_key_encrypts_everything_at_rest(monkeypatch: pytest.MonkeyPatch, st
     key = f"arn:aws:mock:{config_of(stack)['aws:region']}:{ACCOUNT}:key"
     assert graph.named("eks").inputs["encryptionConfig"] == {"provider": {"keyArn": key}, "resources": ["secrets"]}
     assert (graph.named("efs").inputs["encrypted"], graph.named("efs").inputs["kmsKeyId"]) == (True, key)
-    assert graph.named("cluster-logs").inputs["kmsKeyId"] == key
     (bucket,) = graph.named("bucket-encryption").inputs["rules"]
     assert bucket["applyServerSideEncryptionByDefault"] == {"sseAlgorithm": "aws:kms", "kmsMasterKeyId": key}
     assert bucket["bucketKeyEnabled"] is True

@@ -82,3 +82,17 @@ def test_a_node_group_has_at_most_450_nodes(aws: Aws, subnets: list[str], role: 
     assert "451" in refusal(aws("eks").update_nodegroup_config, **named, scalingConfig=large)
     aws("eks").delete_nodegroup(**named)
     aws("eks").delete_cluster(name="eks-rules")
+
+
+def test_the_key_of_a_log_group_can_change(aws: Aws) -> None:
+    group, key = {"logGroupName": "/keys"}, f"arn:aws:kms:eu-west-1:{ACCOUNT}:key/1"
+
+    def key_of() -> str | None:
+        return aws("logs").describe_log_groups(logGroupNamePrefix="/keys")["logGroups"][0].get("kmsKeyId")  # type: ignore[no-any-return]
+
+    aws("logs").create_log_group(**group)
+    aws("logs").associate_kms_key(**group, kmsKeyId=key)
+    assert key_of() == key
+    aws("logs").disassociate_kms_key(**group)
+    assert key_of() is None
+    aws("logs").delete_log_group(**group)

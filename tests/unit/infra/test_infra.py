@@ -14,7 +14,7 @@ from settings.credentials import CliCredentials, cli_credentials, not_for_cli
 from settings.region import Architecture, InstanceType
 from settings.subnets import LARGEST, MAX_ZONES, SMALLEST, cidr_plan
 from tests.unit.conftest import RunStack
-from tests.unit.program import config_of, run
+from tests.unit.program import ACCOUNT, config_of, run
 
 ROUTES = "aws:ec2/route:Route"
 
@@ -200,17 +200,22 @@ def test_old_versions_and_aborted_uploads_expire(program: RunStack) -> None:
     assert rule["abortIncompleteMultipartUpload"]["daysAfterInitiation"] == 7
 
 
-def test_control_plane_logs_expire(program: RunStack) -> None:
+def test_without_control_plane_logs_there_is_no_log_group(program: RunStack) -> None:
     graph = program()
-    assert set(graph.named("eks").inputs["enabledClusterLogTypes"]) == {
-        "api",
-        "audit",
-        "authenticator",
-        "controllerManager",
-        "scheduler",
-    }
-    logs = graph.named("cluster-logs").inputs
-    assert (logs["name"], logs["retentionInDays"]) == ("/aws/eks/paddle-cluster/cluster", 30)
+    assert not graph.all("aws:cloudwatch/logGroup:LogGroup")
+    assert "enabledClusterLogTypes" not in graph.named("eks").inputs
+
+
+@pytest.mark.parametrize(("retain", "key"), [(True, f"arn:aws:mock:us-west-2:{ACCOUNT}:key"), (False, None)])
+def test_control_plane_logs_stay_after_destroy_and_expire(program: RunStack, retain: bool, key: str | None) -> None:
+    """Without retainData, the key is deleted, and a group that it encrypts could not be read or written."""
+    graph = program({"controlPlaneLogs": ["audit"], "retainData": retain})
+    assert graph.named("eks").inputs["enabledClusterLogTypes"] == ["audit"]
+    logs = graph.named("cluster-logs")
+    assert (logs.inputs["name"], logs.inputs["retentionInDays"]) == ("/aws/eks/paddle-cluster/cluster", 30)
+    assert logs.options.retainOnDelete
+    assert logs.inputs.get("kmsKeyId") == key
+    assert graph.leads(graph.named("eks"), logs)
 
 
 def test_the_provider_gets_the_aws_settings_of_the_stack(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,7 +66,9 @@ def test_the_price_of_dev_is_the_sum_of_its_items() -> None:
     assert cost.monthly == Decimal("307.69")
     assert round(cost.hourly, 4) == Decimal("0.4215")
     assert cost.unknown == ()
-    assert cost.by_use == ("EFS storage", "EFS reads", "EFS writes", "S3 storage", "control plane logs")
+    assert cost.by_use == ("EFS storage", "EFS reads", "EFS writes", "S3 storage")
+    logged = estimate(dev(control_plane_logs=("audit",)), TABLE)
+    assert logged.by_use == (*cost.by_use, "control plane logs")
 
 
 @pytest.mark.parametrize(
@@ -124,7 +126,7 @@ def test_the_printed_table() -> None:
     assert rows[0].split("  ")[0] == "item"
     assert rows[2].split() == ["workers,", "m6i.large", "3", "0.096", "per", "hour", "0.288", "210.24"]
     assert rows[6].split() == ["NAT", "traffic", "by", "use", "0.045", "per", "GB", "by", "use", "by", "use"]
-    assert rows[15].split() == ["total", "0.456", "333.24"]
+    assert rows[14].split() == ["total", "0.456", "333.24"]
     assert rows[-1].startswith("List prices of us-west-2 from 2026-01-02")
     assert "EKS control plane: 0.60 per hour in extended support." in rows
     assert any(row.startswith("Never included: ") for row in rows)
