@@ -21,7 +21,7 @@ class NetworkArgs:
 
 
 class Network(pulumi.ComponentResource):
-    """`routes` lists the routes and associations that workers use until they are deleted."""
+    """`routes` lists the routes and associations that must exist until the workers are deleted."""
 
     vpc: aws.ec2.Vpc
     worker_subnets: Sequence[aws.ec2.Subnet]
@@ -114,7 +114,7 @@ class Network(pulumi.ComponentResource):
     def _nat(
         self, i: int, zone: str, cidr: str, routes: aws.ec2.RouteTable, to_internet: aws.ec2.Route
     ) -> aws.ec2.NatGateway:
-        """A NAT gateway in a public subnet of its own."""
+        """A NAT gateway in its own public subnet."""
         child = pulumi.ResourceOptions(parent=self)
         subnet = aws.ec2.Subnet(
             f"{self._prefix}public-subnet-{i}",
@@ -131,7 +131,7 @@ class Network(pulumi.ComponentResource):
             f"{self._prefix}nat-address-{i}",
             domain="vpc",
             tags={"Name": f"{self._cluster}-nat-{i}"},
-            # AWS does not release an address while its internet gateway is being detached.
+            # AWS does not detach an internet gateway while the VPC uses a public address, so delete the address first.
             opts=pulumi.ResourceOptions(parent=self, depends_on=[to_internet]),
         )
         return aws.ec2.NatGateway(

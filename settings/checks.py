@@ -21,7 +21,7 @@ from workloads.in_pod import contract
 
 Problems = Iterator[Problem]
 
-NOT_A_RANGE = "is not an IPv4 range that starts at its first address"
+NOT_A_RANGE = "is not an IPv4 range, or its address is not the first one of the range"
 LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 HTTPS_ADDRESS = r"https://[^\s/]+/\S+"
 IMAGE = r"[a-z0-9]+([._/:-]+[A-Za-z0-9]+)*(@sha256:[0-9a-f]{64})?"
@@ -78,7 +78,7 @@ def _region(s: Settings) -> Problems:
 def _credentials(s: Settings) -> Problems:
     for key in not_for_cli(s.aws) if not s.kubeconfig else []:
         shown = "(secret)" if key in STATIC_KEYS else s.aws[key]
-        why = "does not reach `aws eks get-token`, so kubectl would have no access to the cluster"
+        why = "is not passed to `aws eks get-token`, so kubectl would have no access to the cluster"
         instead = "Write a profile of your AWS configuration in aws:profile instead"
         yield Problem(f"aws:{key}", shown, why, instead)
 
@@ -90,7 +90,9 @@ def _names(s: Settings) -> Problems:
             "clusterName", s.cluster_name, why, "Use up to 90 letters, digits, - and _, not starting with sg-"
         )
     if not re.fullmatch(rf"(?=.{{1,200}}$){LABEL}(\.{LABEL})*", s.zone_name):
-        yield Problem("zoneName", s.zone_name, "is not a DNS name", "Use lower-case labels, such as paddle")
+        yield Problem(
+            "zoneName", s.zone_name, "is not a DNS name", "Use lower-case letters, digits, - and dots, such as paddle"
+        )
     longest = 63 - len(f"-{s.trainers - 1}")
     if not re.fullmatch(LABEL, s.job.name) or len(s.job.name) > longest:
         why = "is not allowed as the name of an indexed Job in Kubernetes"
@@ -157,7 +159,7 @@ def _numbers(s: Settings) -> Problems:
         yield Problem(
             "data.records",
             s.data.records,
-            "is fewer records than trainers, so one trainer would have no data",
+            "is less than the number of trainers, so one trainer would have no data",
             f"Write {s.trainers} or more",
         )
     if s.storage.claim_gib > s.storage.size_gib:
@@ -214,7 +216,7 @@ def _addresses(s: Settings) -> Problems:
             yield Problem("apiAccessCidrs", cidr, why, "Write your public address, or leave the list empty")
         elif any(network.subnet_of(example) for example in DOCUMENTATION):
             why = "is a range for documentation, so nobody could reach the cluster"
-            yield Problem("apiAccessCidrs", cidr, why, "Write the public range that `pulumi up` runs in")
+            yield Problem("apiAccessCidrs", cidr, why, "Write the public range of the machine that runs `pulumi up`")
     valid = [network for network in networks.values() if network]
     for one, other in combinations(valid, 2):
         if one.overlaps(other):
@@ -243,7 +245,7 @@ def _zone_list(s: Settings) -> Problems:
 def _people(s: Settings) -> Problems:
     for arn in s.admins:
         if not re.fullmatch(r"arn:aws[a-z-]*:iam::\d{12}:(role|user)/[\w+=,.@/-]+", arn):
-            hint = "the role of this session" if ":assumed-role/" in arn else "an ARN"
+            hint = "the ARN of the role of this session" if ":assumed-role/" in arn else "an ARN"
             why = "is not the ARN of an IAM role or user"
             yield Problem("admins", arn, why, f"Write {hint}, such as arn:aws:iam::123456789012:role/admin")
     if len(set(s.admins)) != len(s.admins):
@@ -265,7 +267,7 @@ def _is_public_key(text: str) -> bool:
         blob = base64.b64decode(rest.partition(" ")[0], validate=True)
     except binascii.Error:
         return False
-    # The blob repeats the kind, behind its length.
+    # The blob starts with the length of the kind (4 bytes) and the kind itself.
     return blob[4 : 4 + len(kind)] == kind.encode()
 
 
@@ -358,7 +360,12 @@ def _tags(s: Settings) -> Problems:
             why = "is a tag value that AWS does not allow"
             yield Problem(f"tags.{key}", value, why, "Use up to 256 letters, digits, spaces and _.:/=+-@")
     if len(s.tags) > 40:
-        yield Problem("tags", len(s.tags), "is too many tags for AWS, which allows 50 with ours", "Write 40 or fewer")
+        yield Problem(
+            "tags",
+            len(s.tags),
+            "is too many tags: AWS allows 50, including the tags that the program adds",
+            "Write 40 or fewer",
+        )
 
 
 RULES: tuple[Callable[[Settings], Problems], ...] = (
@@ -415,7 +422,7 @@ def _instance_types(s: Settings, region: RegionSupport) -> Problems:
                     yield Problem(key, name, why, "Choose an x86_64 type, or use your own image for arm64")
     if len({found for found in types.values() if found}) > 1:
         why = "have different architectures or numbers of GPUs"
-        yield Problem(key, s.workers.instance_types, why, "Write types that a trainer can exchange")
+        yield Problem(key, s.workers.instance_types, why, "Write types with the same architecture and number of GPUs")
 
 
 REGION_RULES: tuple[Callable[[Settings, RegionSupport], Problems], ...] = (_services, _zones, _instance_types)

@@ -1,6 +1,6 @@
 """Runs one trainer of the training Job: finds the other trainers, trains, and resumes after a failure.
 
-Every pod of the Job runs this launcher. Each turn of its loop observes, decides (decisions.py) and acts.
+Every pod of the Job runs this launcher. In each turn of its loop, it observes, decides (decisions.py) and acts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ STATUSES_PER_POLL = 100
 
 
 def poll_seconds(trainers: int) -> float:
-    """The time between two observations. With many trainers it grows, to spare the file server."""
+    """The time between two observations. It is longer with many trainers, to limit the load on the file server."""
     return max(POLL_SECONDS, min(1.0, trainers / 2000))
 
 
@@ -52,7 +52,7 @@ class Launcher:
         self.statuses: dict[int, Status] = {}
         self.next_status = 0
         self.failure_seen = 0.0
-        self.observed = 0  # the attempt that the three fields above belong to
+        self.observed = 0  # the number of the attempt of the three fields above
         self.checkpoint: tuple[str, tuple[object, ...]] = ("", ())
         signal.signal(signal.SIGTERM, self._terminate)
         (settings.job_folder / contract.LAUNCHERS).mkdir(parents=True, exist_ok=True)
@@ -64,7 +64,7 @@ class Launcher:
             self.training.cancelled.set()
 
     def _recover(self) -> None:
-        """If an earlier launcher ran in this pod, the attempt that it joined has failed."""
+        """If an earlier launcher of this pod ended during an attempt, report that attempt as failed."""
         status = read_status(self.settings.job_folder, self.settings.trainer)
         if status.uid == self.settings.pod_uid:
             self.joined = status.attempt
@@ -100,7 +100,7 @@ class Launcher:
         return self._observe_all(snapshot, now) if self.watcher else snapshot
 
     def _observe_all(self, snapshot: Snapshot, now: float) -> Snapshot:
-        """The rest of the snapshot, for the launcher of trainer 0."""
+        """Add what only the launcher of trainer 0 observes."""
         settings, attempt = self.settings, snapshot.attempt
         assert self.watcher
         if attempt.number != self.observed:
@@ -140,7 +140,10 @@ class Launcher:
                 self.statuses[trainer] = read_status(self.settings.job_folder, trainer)
 
     def _newest_checkpoint(self, attempt: Attempt, ended: int) -> str:
-        """The newest checkpoint where the decision needs it. It is verified once, as that reads all its bytes."""
+        """The newest complete checkpoint; while trainings run, the checkpoint that they started from.
+
+        A verification reads the whole checkpoint, so each checkpoint is verified only when a decision needs it.
+        """
         running = attempt.number and not attempt.ended
         if running and ended < self.settings.trainers:
             return attempt.resume
@@ -212,7 +215,7 @@ class Launcher:
         self.training = None
 
     def _report_training(self) -> None:
-        """Write this trainer's status file when its training has ended, and now and then while it runs."""
+        """Write this trainer's status file when its training has ended, and regularly while it runs."""
         training = self.training
         if not training or self.status.ended:
             return
@@ -221,7 +224,7 @@ class Launcher:
             output, when = training.last_output() if status and not training.start_error else ("", time.time())
             message = training.start_error or describe_status(status)
             self._report(ended=True, exit_status=status, message=message, output=output, time=when)
-            # After a success the processes stay: an old Paddle's parameter server serves the other trainers.
+            # After a success the processes keep running: other trainers may need a parameter server of the old Paddle.
             if status:
                 training.stop()
                 self.training = None

@@ -165,7 +165,7 @@ def test_credentials_that_kubectl_cannot_use(aws: dict[str, Any], expected: list
 
 def test_static_keys_need_a_kubeconfig(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     keys = {"aws:accessKey": "AKIA", "aws:secretKey": "x"}
-    with pytest.raises(pulumi.RunError, match=r'aws:accessKey: "\(secret\)" does not reach `aws eks get-token`'):
+    with pytest.raises(pulumi.RunError, match=r'aws:accessKey: "\(secret\)" is not passed to `aws eks get-token`'):
         run(monkeypatch, {**config_of("dev"), **keys})
     (tmp_path / "config").write_text(yaml.safe_dump({"clusters": [{"name": "mine"}], "current-context": "mine"}))
     run(monkeypatch, {**config_of("dev"), **keys, "paddle-on-aws:kubeconfig": str(tmp_path / "config")})
