@@ -21,7 +21,7 @@ The AWS of the sandbox is the moto server on 127.0.0.1 (`sandbox/cloud/server.py
 There are no clusters, nodes or disks behind its answers.
 
 The sandbox uses the official `pulumi-resource-aws` if it can find or download it. Otherwise it uses the emulated
-provider in `sandbox/plugins/aws`, and `make sandbox` says so. The emulated provider supports the types below. It
+provider in `sandbox/plugins/aws`, and `make sandbox` reports this. The emulated provider supports the types below. It
 rejects all other types, properties, settings and functions.
 
 It does everything through the AWS API, and it reads the result back. If AWS has stored other values than requested,
