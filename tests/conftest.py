@@ -31,14 +31,14 @@ LONGEST_FIRST = (
 )
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not config.pluginmanager.hasplugin("xdist"):
-        return
-    for item in items:
-        if item.get_closest_marker("xdist_group") is None:
-            file = item.path.relative_to(ROOT).as_posix()
-            item.add_marker(pytest.mark.xdist_group(GROUPS.get(file, file)))
+def pytest_itemcollected(item: pytest.Item) -> None:
+    # xdist reads the marks before any pytest_collection_modifyitems of a conftest.py runs.
+    if item.get_closest_marker("xdist_group") is None:
+        file = item.path.relative_to(ROOT).as_posix()
+        item.add_marker(pytest.mark.xdist_group(GROUPS.get(file, file)))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_order)
 
 
