@@ -52,7 +52,7 @@ class Launcher:
         self.statuses: dict[int, Status] = {}
         self.next_status = 0
         self.failure_seen = 0.0
-        self.observed = 0  # the number of the attempt of the three fields above
+        self.observed = 0  # the attempt that the three fields above describe
         self.checkpoint: tuple[str, tuple[object, ...]] = ("", ())
         signal.signal(signal.SIGTERM, self._terminate)
         (settings.job_folder / contract.LAUNCHERS).mkdir(parents=True, exist_ok=True)
