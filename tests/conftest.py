@@ -1,4 +1,4 @@
-"""The order of the test files: long files first, so that `pytest -n 4 --dist loadfile --no-loadscope-reorder` ends early.
+"""The order of the test files: long files first, for `pytest -n 4 --dist loadfile --no-loadscope-reorder`.
 
 All tests of a file run in one process, because they share a checkout or a cluster.
 """
