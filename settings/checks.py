@@ -163,7 +163,7 @@ def _numbers(s: Settings) -> Problems:
             f"Write {s.trainers} or more",
         )
     if s.storage.claim_gib > s.storage.size_gib:
-        why = f"is larger than the volume, which has {s.storage.size_gib}"
+        why = f"is larger than the volume, which has {s.storage.size_gib} GiB"
         yield Problem("storage.claimGiB", s.storage.claim_gib, why, "Write a smaller claim, or raise storage.sizeGiB")
 
 

@@ -2,7 +2,7 @@
 
 The launcher of trainer 0 decides for all trainers and writes each decision to attempt.json:
 
-1. All pods run: start attempt 1. Each launcher that finds its pod among the members starts its training.
+1. All pods run: start the first attempt. Each launcher that finds its pod among the members starts its training.
 2. A training fails, a pod is lost or all trainings hang: end the attempt. Each launcher stops its training.
 3. All pods run again: start the next attempt, from the newest checkpoint.
 4. All trainings end with status 0: the result is `finished`. Too many attempts bring no new checkpoint, or a pod does
@@ -21,7 +21,7 @@ from pods import Pod, describe_lost, describe_missing
 from state_files import FAILED, FINISHED, Attempt, Status
 from trainer_settings import TrainerSettings
 
-# After a failure: time for other launchers to report an earlier one, and for the API server to report a lost pod.
+# After a failure: time for other launchers to report an earlier failure, and for the API server to report a lost pod.
 SETTLE_SECONDS = 3.0
 # A training that fails this soon, twice, with the same message and without any checkpoint, will fail again.
 EARLY_SECONDS = 60.0
@@ -43,7 +43,7 @@ class Snapshot:
     pods_by_uid: Mapping[str, Pod] | None = None  # None before the first answer of the API server
     api_problem: str = ""
     statuses: Sequence[Status | None] = ()  # of the members of the attempt
-    highest_number: int = 0  # of all attempts in all state files
+    highest_number: int = 0  # of all attempts in the files trainer-N.json
     failure_age: float = 0.0  # seconds since a failure in the attempt was first seen
     newest_checkpoint: str = ""
     checkpoint_time: float = 0.0

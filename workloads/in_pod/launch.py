@@ -52,7 +52,7 @@ class Launcher:
         self.statuses: dict[int, Status] = {}
         self.next_status = 0
         self.failure_seen = 0.0
-        self.observed = 0  # the attempt that the three fields above describe
+        self.observed = 0  # the attempt that `statuses` and `failure_seen` describe
         self.checkpoint: tuple[str, tuple[object, ...]] = ("", ())
         signal.signal(signal.SIGTERM, self._terminate)
         (settings.job_folder / contract.LAUNCHERS).mkdir(parents=True, exist_ok=True)
@@ -215,7 +215,7 @@ class Launcher:
         self.training = None
 
     def _report_training(self) -> None:
-        """Write this trainer's status file when its training has ended, and regularly while it runs."""
+        """Write this trainer's status file when its training has ended; with a stall timeout, also while it runs."""
         training = self.training
         if not training or self.status.ended:
             return
