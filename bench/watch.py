@@ -15,7 +15,7 @@ from rich.console import Console
 from kube.client import Api, load_kubeconfig
 from sandbox import build
 from tests.in_pod import controlplane
-from watch.cluster import Cluster
+from watch.cluster_copy import Cluster
 from watch.screen import draw
 from watch.snapshot import Names, Snapshot, jobs_of, nodes_of
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from preview.report import redact, render, summarise, without
+from preview.markdown import redact, render, summarise, without
 from price.cost import difference, estimate, summary
 from settings.stack_file import StackFileError, stack_settings
 

@@ -17,7 +17,7 @@ from sandbox import build, processes, progress, summary
 from sandbox.cloud.emulated_aws import EmulatedAws
 from sandbox.cluster import pod_networks
 from sandbox.cluster.control_plane import ControlPlane, WorkerNode
-from sandbox.engine import stack_file
+from sandbox.engine import engine_stack_file
 from sandbox.engine.pulumi_cli import PulumiCli
 from sandbox.errors import SandboxError
 from sandbox.node.workers import Workers
@@ -37,7 +37,7 @@ PAST_TENSE = {"create": "created", "update": "updated", "replace": "replaced", "
 class Sandbox:
     """Everything that one stack needs. Stacks share the emulated AWS; each has its own Kubernetes and workers."""
 
-    stack: stack_file.Stack
+    stack: engine_stack_file.Stack
     engine: PulumiCli
     aws: EmulatedAws
     binaries: Path
@@ -64,7 +64,7 @@ def up(name: str) -> int:
     """Start everything that is not running, then run `pulumi up`."""
     began = time.monotonic()
     with _exclusively():
-        sandbox = _prepare(stack_file.load(name))
+        sandbox = _prepare(engine_stack_file.load(name))
         _start(sandbox)
         report("Running `pulumi up`. With a training it takes 1 to 3 minutes.")
         code = sandbox.pulumi("up", "--yes", "--skip-preview", "--suppress-outputs")
@@ -84,7 +84,7 @@ def down() -> int:
         return 0
     with _exclusively():
         for name in _stacks_with_state():
-            sandbox = _prepare(stack_file.load(name))
+            sandbox = _prepare(engine_stack_file.load(name))
             if sandbox.engine.resource_count():
                 _start(sandbox)
                 # Without --skip-preview: the preview refuses to delete protected data before anything is deleted.
@@ -102,7 +102,7 @@ def down() -> int:
 
 def pulumi(name: str, arguments: Sequence[str]) -> int:
     """Run any Pulumi command on a stack of the sandbox."""
-    stack = stack_file.load(name)
+    stack = engine_stack_file.load(name)
     _refuse_lost_settings(stack, arguments)
     sandbox = _prepare(stack)
     _require_started(sandbox)
@@ -120,12 +120,12 @@ def pulumi(name: str, arguments: Sequence[str]) -> int:
 
 def pulumi_environment(name: str) -> dict[str, str]:
     """The environment in which `pulumi` finds a stack of the sandbox."""
-    return _prepare(stack_file.load(name)).engine.environment
+    return _prepare(engine_stack_file.load(name)).engine.environment
 
 
 def run(name: str, command: Sequence[str]) -> int:
     """Run a command in which `aws` and `kubectl` use the sandbox."""
-    sandbox = _prepare(stack_file.load(name))
+    sandbox = _prepare(engine_stack_file.load(name))
     _require_started(sandbox)
     try:
         return subprocess.run(command, env=_tool_environment(sandbox), check=False).returncode
@@ -156,7 +156,7 @@ def status() -> int:
     return 0
 
 
-def _refuse_lost_settings(stack: stack_file.Stack, arguments: Sequence[str]) -> None:
+def _refuse_lost_settings(stack: engine_stack_file.Stack, arguments: Sequence[str]) -> None:
     """Refuse commands that write settings into the copy of the stack file, which the next `up` overwrites."""
     instead = f"Run `{sandbox_command()} --stack {stack.name} pulumi config set KEY VALUE`, or edit {stack.file.name}."
     if arguments[0] == "config":
@@ -175,7 +175,7 @@ def _require_started(sandbox: Sandbox) -> None:
         raise SandboxError(f"stack {name} was not started in this checkout. Run `{_up_command(name)}` first.")
 
 
-def _prepare(stack: stack_file.Stack) -> Sandbox:
+def _prepare(stack: engine_stack_file.Stack) -> Sandbox:
     """Build the tools that are missing in the cache."""
     path = [] if shutil.which("pulumi") else [build.engine()]
     binaries, python = build.control_plane(), build.python()
@@ -217,7 +217,7 @@ def _start(sandbox: Sandbox) -> None:
     else:
         with step("starting the workers"):
             sandbox.workers.start(sandbox.kubernetes.kubeconfig, endpoint)
-    stack_file.write_for_engine(
+    engine_stack_file.write_for_engine(
         sandbox.stack, sandbox.engine.config, endpoint, sandbox.kubernetes.kubeconfig, sandbox.engine.salt
     )
     if sandbox.last_run_succeeded.exists():
@@ -306,7 +306,7 @@ def _recover(sandbox: Sandbox) -> None:
         raise SandboxError("the state could not be repaired. The reason is above. To start over: `make sandbox-down`.")
 
 
-def _nodes(stack: stack_file.Stack, network: int) -> list[WorkerNode]:
+def _nodes(stack: engine_stack_file.Stack, network: int) -> list[WorkerNode]:
     zones = stack.settings.availability_zones or (f"{stack.region}a", f"{stack.region}b")
     workers, most = stack.settings.workers, pod_networks.NODES
     if workers.count > most:

@@ -14,7 +14,7 @@ import pulumi_aws as aws
 import yaml
 
 from settings.credentials import STATIC_KEYS, not_for_cli
-from settings.region import SERVICES, RegionSupport, read_region_support
+from settings.region import REQUIRED_SERVICES, RegionSupport, read_region_support
 from settings.schema import Problem, Settings, camel, load
 from settings.subnets import ADDRESSES_PER_WORKER, LARGEST, SMALLEST, zone_capacity
 from workloads.in_pod import contract
@@ -388,10 +388,10 @@ RULES: tuple[Callable[[Settings], Problems], ...] = (
 
 
 def _services(s: Settings, region: RegionSupport) -> Problems:
-    missing = [service for service in SERVICES if service not in region.services]
+    missing = [service for service in REQUIRED_SERVICES if service not in region.services]
     if missing:
         why = f"does not have {', '.join(missing)}"
-        yield Problem("aws:region", s.region, why, f"Choose a region that has {', '.join(SERVICES)}")
+        yield Problem("aws:region", s.region, why, f"Choose a region that has {', '.join(REQUIRED_SERVICES)}")
 
 
 def _zones(s: Settings, region: RegionSupport) -> Problems:

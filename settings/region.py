@@ -11,7 +11,7 @@ from settings.schema import DEFAULT_ZONES, Problem, Settings
 
 Architecture = Literal["x86_64", "arm64"]
 
-SERVICES = ("ec2", "efs", "eks", "kms", "s3", "route53")
+REQUIRED_SERVICES = ("ec2", "efs", "eks", "kms", "s3", "route53")
 # EKS cannot place a control plane in these zones. Zone names differ by account, zone ids do not.
 UNUSABLE_ZONE_IDS = ("use1-az3", "usw1-az2", "cac1-az3")
 

@@ -17,7 +17,7 @@ from price.cost import estimate
 from settings.schema import Settings
 from settings.stack_file import StackFileError, stack_settings
 from watch import stack, training_log, words
-from watch.cluster import Cluster
+from watch.cluster_copy import Cluster
 from watch.errors import WatchError
 from watch.screen import draw
 from watch.snapshot import FAILED, Cost, Names, Snapshot, jobs_of, nodes_of, pods_to_read

@@ -1,3 +1,3 @@
 """The AWS services that the sandbox emulates. The names are the keys of `aws:endpoints`."""
 
-SERVICES = ("autoscaling", "ec2", "efs", "eks", "iam", "kms", "logs", "route53", "s3", "ssm", "sts")
+EMULATED_SERVICES = ("autoscaling", "ec2", "efs", "eks", "iam", "kms", "logs", "route53", "s3", "ssm", "sts")

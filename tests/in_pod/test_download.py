@@ -215,7 +215,7 @@ def test_a_server_that_is_busy_for_a_moment_is_asked_again(web: Web, tmp_path: P
 def run(out: Path, code: Path, *urls: str, sha256: str = "") -> list[bytes]:
     """The shards that the data Job makes of these addresses."""
     prepare.prepare(
-        prepare.Settings(out=out, splits=2, code=code, sources=urls, fetched=None, records=0, sha256=sha256)
+        prepare.DataSettings(out=out, splits=2, code=code, sources=urls, fetched=None, records=0, sha256=sha256)
     )
     return [(out / "data" / number / "records.txt").read_bytes() for number in "01"]
 

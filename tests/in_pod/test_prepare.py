@@ -54,7 +54,7 @@ class KillPoint:
 kill_point = KillPoint()
 
 
-def from_s3(out: Path, splits: int, code: Path, objects: Mapping[str, Path]) -> prepare.Settings:
+def from_s3(out: Path, splits: int, code: Path, objects: Mapping[str, Path]) -> prepare.DataSettings:
     """The settings of a data Job whose init container copied these objects; several are a folder in S3."""
     fetched = contract.fetched_folder(out, "some-pod")
     for name, source in objects.items():
@@ -64,7 +64,7 @@ def from_s3(out: Path, splits: int, code: Path, objects: Mapping[str, Path]) -> 
         os.link(source, path)
     (fetched / contract.FETCH_DONE).touch()
     key = next(iter(objects)) if len(objects) == 1 else "folder/"
-    return prepare.Settings(
+    return prepare.DataSettings(
         out=out, splits=splits, code=code, sources=(f"s3://b/{key}",), fetched=fetched, records=0, sha256=""
     )
 
@@ -313,9 +313,11 @@ def test_a_stamp_that_something_else_wrote_counts_as_other_data(
     }
 
 
-def synthetic(out: Path, code: Path) -> prepare.Settings:
+def synthetic(out: Path, code: Path) -> prepare.DataSettings:
     """Data that is not made again if it is there."""
-    return prepare.Settings(out=out, splits=3, code=code, sources=("synthetic",), fetched=None, records=500, sha256="")
+    return prepare.DataSettings(
+        out=out, splits=3, code=code, sources=("synthetic",), fetched=None, records=500, sha256=""
+    )
 
 
 def harm(data: Path, what: str) -> None:

@@ -17,7 +17,7 @@ import yaml
 
 from sandbox import build, processes
 from sandbox.cloud.emulated_aws import answers
-from sandbox.engine import stack_file
+from sandbox.engine import engine_stack_file
 from sandbox.engine.pulumi_cli import PulumiCli
 from sandbox.paths import CHECKOUT
 from sandbox.plugins import choice
@@ -36,8 +36,8 @@ class AwsPart:
 
     def set(self, config: Mapping[str, Any]) -> None:
         """Replace all settings of the stack."""
-        settings = stack_file.Stack(self.engine.stack, "paddle-on-aws", config)
-        stack_file.write_for_engine(
+        settings = engine_stack_file.Stack(self.engine.stack, "paddle-on-aws", config)
+        engine_stack_file.write_for_engine(
             settings, self.engine.config, self.endpoint, self.engine.folder / "kubeconfig", self.engine.salt
         )
 

@@ -16,7 +16,7 @@ import pytest
 
 from kube.client import POD, Api, Kind, load_kubeconfig
 from sandbox import build
-from sandbox.cloud.services import SERVICES
+from sandbox.cloud.services import EMULATED_SERVICES
 from sandbox.cluster import pod_networks
 from sandbox.cluster.control_plane import ControlPlane, WorkerNode
 from tests.sandbox.cluster_helpers import NAMESPACE, NodeProcess, eventually
@@ -56,7 +56,7 @@ def aws_config(aws_url: str) -> dict[str, Any]:
         "region": "eu-west-1",
         "accessKey": "test",
         "secretKey": "test",
-        "endpoints": [dict.fromkeys(SERVICES, aws_url)],
+        "endpoints": [dict.fromkeys(EMULATED_SERVICES, aws_url)],
         "skipCredentialsValidation": "true",
         "skipMetadataApiCheck": "true",
         "skipRequestingAccountId": "true",

@@ -19,7 +19,7 @@ NAME = "paddle-on-aws"
 ACCOUNT = "123456789012"
 ENDPOINT = "https://ABCDEF.gr7.example.eks.amazonaws.com"
 ISSUER = "https://oidc.eks.example.amazonaws.com/id/ABCDEF"
-SERVICES = ("ec2", "efs", "eks", "kms", "s3", "route53", "sqs")
+OFFERED_SERVICES = ("ec2", "efs", "eks", "kms", "s3", "route53", "sqs")
 ZONES = {
     "us-west-2": {"us-west-2a": "usw2-az1", "us-west-2b": "usw2-az2", "us-west-2c": "usw2-az3"},
     "us-west-1": {"us-west-1a": "usw1-az3", "us-west-1b": "usw1-az1", "us-west-1c": "usw1-az2"},
@@ -85,7 +85,7 @@ class Graph:
 class Aws(mocks.Mocks):
     """Answers like a small AWS: ids, ARNs, and what each region supports."""
 
-    def __init__(self, region: str, refuse: str = "", services: tuple[str, ...] = SERVICES) -> None:
+    def __init__(self, region: str, refuse: str = "", services: tuple[str, ...] = OFFERED_SERVICES) -> None:
         self.region, self.refuse, self.services = region, refuse, services
 
     def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str, dict[str, Any]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.graph import drawing, read
+from docs.draw_graph import drawing, read
 from settings.schema import PROJECT
 from tests.unit.conftest import RunStack
 from tests.unit.program import Graph, Resource, run

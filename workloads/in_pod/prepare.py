@@ -36,7 +36,7 @@ LOCK_FILE = ".prepare.lock"
 WORK_PREFIX = ".prepare-"
 
 
-class Settings(NamedTuple):
+class DataSettings(NamedTuple):
     """The data Job's environment."""
 
     out: Path
@@ -48,7 +48,7 @@ class Settings(NamedTuple):
     sha256: str
 
 
-def read_settings(env: Mapping[str, str]) -> Settings:
+def read_settings(env: Mapping[str, str]) -> DataSettings:
     """The settings, or a DataError that names the variable."""
 
     def number(name: str, default: str, least: int) -> int:
@@ -71,7 +71,7 @@ def read_settings(env: Mapping[str, str]) -> Settings:
     out = Path(env[Env.OUT_DIR])
     if from_s3 and not env.get(Env.POD_UID):
         raise DataError(f"{Env.POD_UID} is not set: it names the folder with the objects from S3")
-    return Settings(
+    return DataSettings(
         out=out,
         splits=number(Env.SPLIT_COUNT, "", 1),
         code=Path(__file__).resolve().parent / env[Env.TRAIN_CONFIG_DIR],
@@ -107,7 +107,7 @@ def check_sum(path: Path, expected: str, source: str) -> None:
         raise DataError(f"{source} has SHA-256 {digest.hexdigest()}, not {expected}")
 
 
-def download_all(settings: Settings, work: Path) -> list[tuple[str, Path]]:
+def download_all(settings: DataSettings, work: Path) -> list[tuple[str, Path]]:
     """Each address and the file that was downloaded from it."""
     files = [(url, work / f"download-{number}") for number, url in enumerate(settings.sources, 1)]
     with ThreadPoolExecutor(DOWNLOADS_AT_ONCE) as pool:
@@ -133,7 +133,7 @@ def fetched_objects(fetched: Path, source: str) -> list[tuple[str, Path]]:
     return [(f"{prefix}{path.relative_to(folder)}", path) for path in files]
 
 
-def obtain(settings: Settings, work: Path) -> Lines:
+def obtain(settings: DataSettings, work: Path) -> Lines:
     """A file with all records of the source."""
     if settings.sources == (SYNTHETIC,):
         synthesize(work / "lines", settings.records)
@@ -244,7 +244,7 @@ def is_prepared(data: Path, about: dict[str, Any]) -> bool:
     return True
 
 
-def prepare(settings: Settings) -> None:
+def prepare(settings: DataSettings) -> None:
     """A run that is killed at any point leaves complete folders or none, and the next run finishes the work."""
     if not settings.code.is_dir():
         raise DataError(f"{Env.TRAIN_CONFIG_DIR}: the training code {settings.code} is missing")
@@ -268,7 +268,7 @@ def check_newest(newest: TextIO, work: Path, error: Exception | None = None) -> 
         raise DataError(f"{work.parent}: another data Job started after this one, so this one stops") from error
 
 
-def fill(settings: Settings, work: Path) -> None:
+def fill(settings: DataSettings, work: Path) -> None:
     """Make everything in the work folder, then move it to its place."""
     about: dict[str, Any] = {"source": " ".join(settings.sources), "sha256": settings.sha256}
     if settings.sources == (SYNTHETIC,):

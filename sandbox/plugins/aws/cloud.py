@@ -20,7 +20,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 from botocore.parsers import ResponseParserError
 
-from sandbox.cloud.services import SERVICES
+from sandbox.cloud.services import EMULATED_SERVICES
 from sandbox.plugins.servicer import ProviderError
 from sandbox.plugins.wire import State, Unknown
 
@@ -39,7 +39,7 @@ SETTINGS = FLAGS | {"accessKey", "defaultTags", "endpoints", "region", "secretKe
 
 
 @dataclass(frozen=True)
-class Settings:
+class ProviderSettings:
     """The provider's configuration."""
 
     region: str
@@ -51,7 +51,7 @@ class Settings:
     s3_path_style: bool
 
 
-def read_settings(given: State) -> Settings:
+def read_settings(given: State) -> ProviderSettings:
     """Check the provider's configuration; refuse settings that would be ignored."""
     values = {name: _parsed(value) for name, value in given.items() if value not in (None, "")}
     if unknown := sorted(values.keys() - SETTINGS):
@@ -64,8 +64,10 @@ def read_settings(given: State) -> Settings:
     lists = values["endpoints"] if isinstance(values["endpoints"], list) else [values["endpoints"]]
     endpoints: dict[str, str] = {}
     for service, url in ((service, url) for each in lists for service, url in each.items()):
-        if service not in SERVICES:
-            raise ProviderError(f"aws:endpoints has {service!r}, which is not one of {', '.join(sorted(SERVICES))}")
+        if service not in EMULATED_SERVICES:
+            raise ProviderError(
+                f"aws:endpoints has {service!r}, which is not one of {', '.join(sorted(EMULATED_SERVICES))}"
+            )
         if service in endpoints:
             raise ProviderError(f"aws:endpoints has {service!r} twice")
         if urlparse(url).hostname not in ("127.0.0.1", "localhost", "::1"):
@@ -74,7 +76,7 @@ def read_settings(given: State) -> Settings:
             )
         endpoints[service] = url
     tags = (values.get("defaultTags") or {}).get("tags") or {}
-    return Settings(
+    return ProviderSettings(
         region=values["region"],
         access_key=values["accessKey"],
         secret_key=values["secretKey"],
@@ -96,7 +98,7 @@ def _parsed(value: Any) -> Any:
 class Cloud:
     """AWS in one region; `cloud("ec2:CreateVpc", want)` calls an action."""
 
-    settings: Settings
+    settings: ProviderSettings
     stopping: threading.Event = field(default_factory=threading.Event)
     clients: dict[tuple[str, str], Any] = field(default_factory=dict)
     facts: dict[str, str] = field(default_factory=dict)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from sandbox.cloud.services import SERVICES
+from sandbox.cloud.services import EMULATED_SERVICES
 from sandbox.paths import CHECKOUT
 from sandbox.plugins.aws import provider
 from sandbox.plugins.aws.cloud import SETTINGS
@@ -53,7 +53,7 @@ def page() -> str:
         "",
         "## Settings",
         "",
-        f"`aws:` {', '.join(sorted(SETTINGS))}; endpoints of {', '.join(sorted(SERVICES))}.",
+        f"`aws:` {', '.join(sorted(SETTINGS))}; endpoints of {', '.join(sorted(EMULATED_SERVICES))}.",
     ]
     return "\n".join(lines) + "\n"
 

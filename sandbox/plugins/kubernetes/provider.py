@@ -62,7 +62,7 @@ _reports_errors = reports_errors(KubeconfigError, ApiError, UnreachableError, aw
 
 
 @dataclass(frozen=True)
-class Settings:
+class ProviderSettings:
     """The provider's configuration."""
 
     api: Api
@@ -102,7 +102,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
 
     def __init__(self, engine: str) -> None:
         self.engine = engine_pb2_grpc.EngineStub(grpc.insecure_channel(engine)) if engine else None
-        self.settings: Settings | None = None
+        self.settings: ProviderSettings | None = None
         self.cancelled = threading.Event()
 
     def GetPluginInfo(self, request: empty_pb2.Empty, context: Context) -> plugin_pb2.PluginInfo:  # noqa: N802
@@ -157,7 +157,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     ) -> provider_pb2.ConfigureResponse:
         given = {key.rsplit(":", 1)[-1]: value for key, value in request.variables.items()}
         config = load_kubeconfig(given["kubeconfig"], given.get("context", ""))
-        self.settings = Settings(
+        self.settings = ProviderSettings(
             api=Api(config),
             namespace=given.get("namespace") or config.namespace or "default",
             upsert=given.get("upsertExistingObjects") == "true",
@@ -321,7 +321,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         return empty_pb2.Empty()
 
     @property
-    def _config(self) -> Settings:
+    def _config(self) -> ProviderSettings:
         if self.settings is None:
             raise ProviderError("the emulated Kubernetes provider is not configured yet")
         return self.settings

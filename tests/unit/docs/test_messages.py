@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-CHECKOUT = Path(__file__).resolve().parents[3]
-FOLDERS = sorted(each.name for each in CHECKOUT.iterdir() if each.is_dir() and not each.name.startswith((".", "_")))
+from settings.schema import PROJECT
+
+FOLDERS = sorted(each.name for each in PROJECT.iterdir() if each.is_dir() and not each.name.startswith((".", "_")))
 PLACEHOLDER = "\0"  # an expression inside an f-string
 
 ANY_FOLDER = f"(?:{'|'.join(FOLDERS)})"
@@ -40,19 +41,19 @@ def headings(page: Path) -> set[str]:
 
 
 def is_module(name: str) -> bool:
-    path = CHECKOUT / name.replace(".", "/")
+    path = PROJECT / name.replace(".", "/")
     return path.with_suffix(".py").exists() or (path / "__main__.py").exists()
 
 
 def missing(text: str) -> list[str]:
     """What the text names and the checkout does not have."""
-    makefile = (CHECKOUT / "Makefile").read_text()
+    makefile = (PROJECT / "Makefile").read_text()
     found = []
     for file, anchor, quoted in FILE.findall(text):
         name = file or quoted
-        if not (CHECKOUT / name).exists():
+        if not (PROJECT / name).exists():
             found.append(name)
-        elif anchor and anchor not in headings(CHECKOUT / name):
+        elif anchor and anchor not in headings(PROJECT / name):
             found.append(name + anchor)
     targets = [one or other for one, other in TARGET.findall(text)]
     found += [f"make {each}" for each in targets if not re.search(rf"^{each}:", makefile, re.MULTILINE)]
@@ -62,12 +63,12 @@ def missing(text: str) -> list[str]:
 def sources() -> list[Path]:
     return [
         file
-        for file in sorted(CHECKOUT.rglob("*.py"))
-        if not any(part.startswith(".") or part == "tests" for part in file.relative_to(CHECKOUT).parts)
+        for file in sorted(PROJECT.rglob("*.py"))
+        if not any(part.startswith(".") or part == "tests" for part in file.relative_to(PROJECT).parts)
     ]
 
 
-@pytest.mark.parametrize("file", sources(), ids=lambda file: str(file.relative_to(CHECKOUT)))
+@pytest.mark.parametrize("file", sources(), ids=lambda file: str(file.relative_to(PROJECT)))
 def test_names_in_texts_exist(file: Path) -> None:
     assert [name for text in texts(ast.parse(file.read_text())) for name in missing(text)] == []
 

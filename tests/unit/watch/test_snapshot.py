@@ -13,7 +13,7 @@ from rich.console import Console
 
 from settings.schema import PROJECT
 from watch import record, training_log, words
-from watch.cluster import advice
+from watch.cluster_copy import advice
 from watch.screen import draw
 from watch.snapshot import Cost, Names, Snapshot, jobs_of, nodes_of, pods_to_read
 from watch.stack import advice as stack_advice

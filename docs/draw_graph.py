@@ -1,6 +1,6 @@
 """Draws docs/graph.svg from an existing stack, with Graphviz (`apt-get install graphviz`):
 
-pulumi stack graph stack.dot --stack dev && python3 docs/graph.py stack.dot
+pulumi stack graph stack.dot --stack dev && python3 docs/draw_graph.py stack.dot
 """
 
 import re
@@ -64,7 +64,7 @@ def drawing(names: dict[str, str], parents: dict[str, str], dependencies: set[tu
 
 def main() -> None:
     if len(sys.argv) != 2:
-        raise SystemExit("Write the file from `pulumi stack graph` as argument: python3 docs/graph.py stack.dot")
+        raise SystemExit("Write the file from `pulumi stack graph` as argument: python3 docs/draw_graph.py stack.dot")
     source = "\n".join(drawing(*read(Path(sys.argv[1]).read_text())))
     # tred removes the arrows that a path of other arrows implies.
     reduced = subprocess.run(["tred"], input=source, capture_output=True, text=True, check=True).stdout

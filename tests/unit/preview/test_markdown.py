@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from preview.report import LIMIT, redact, render, summarise, without
+from preview.markdown import LIMIT, redact, render, summarise, without
 from preview.run import secret_values
 
 PREFIX = "urn:pulumi:dev::paddle-on-aws::paddle:infra:Storage$"

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from kube.client import Api, ApiError, UnreachableError
-from watch import cluster
+from watch import cluster_copy
 
 PODS = "/api/v1/namespaces/default/pods"
 
@@ -57,14 +57,14 @@ class FakeApi:
 
 @pytest.fixture
 def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeApi]:
-    monkeypatch.setattr(cluster, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(cluster_copy, "RETRY_SECONDS", 0.01)
     fake = FakeApi()
     yield fake
     fake.open.set()
 
 
-def followed(api: FakeApi) -> cluster.Cluster:
-    made = cluster.Cluster(cast(Api, api), "default")
+def followed(api: FakeApi) -> cluster_copy.Cluster:
+    made = cluster_copy.Cluster(cast(Api, api), "default")
     made.start()
     return made
 
@@ -76,7 +76,7 @@ def eventually(holds: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
-def names(found: cluster.Cluster) -> list[str]:
+def names(found: cluster_copy.Cluster) -> list[str]:
     return [each["metadata"]["name"] for each in found.copy("pods")]
 
 
@@ -99,7 +99,7 @@ def test_a_watch_that_ends_at_once_leads_to_a_list_not_to_the_next_watch(api: Fa
 def test_a_version_that_is_too_old_leads_to_a_new_list(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
     troubles: list[str] = []
     # The threads of earlier tests report that their test is over.
-    monkeypatch.setattr(cluster, "advice", lambda name, error: troubles.append(str(error)))
+    monkeypatch.setattr(cluster_copy, "advice", lambda name, error: troubles.append(str(error)))
     api.lists = [[pod("a")], [pod("b")]]
     api.watches = [[("ERROR", {"code": 410})]]
     found = followed(api)

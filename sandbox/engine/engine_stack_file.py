@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from sandbox.cloud.services import SERVICES
+from sandbox.cloud.services import EMULATED_SERVICES
 from sandbox.errors import SandboxError
 from sandbox.paths import CHECKOUT
 from settings.schema import Settings, read
@@ -64,7 +64,7 @@ def write_for_engine(stack: Stack, file: Path, endpoint: str, kubeconfig: Path, 
         "aws:skipMetadataApiCheck": True,
         "aws:skipRequestingAccountId": True,
         "aws:s3UsePathStyle": True,
-        "aws:endpoints": json.dumps([dict.fromkeys(SERVICES, endpoint)]),
+        "aws:endpoints": json.dumps([dict.fromkeys(EMULATED_SERVICES, endpoint)]),
         f"{stack.project}:kubeconfig": str(kubeconfig),
         pserver: {**given, "nic": "lo"} if isinstance(given, Mapping) else given,
     }
