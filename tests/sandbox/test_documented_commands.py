@@ -10,7 +10,7 @@ import pytest
 from awscli.clidriver import create_clidriver
 
 from sandbox import build
-from tests.unit.docs.commands import Command, commands
+from tests.unit.docs.documented_commands import Command, commands
 
 ALL = commands()
 

@@ -15,7 +15,7 @@ from grpc import ServicerContext as Context
 from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc, plugin_pb2, provider_pb2, provider_pb2_grpc
 
 from kube.client import APPLY, Api, ApiError, Kind, KubeconfigError, Object, UnreachableError, load_kubeconfig
-from sandbox.plugins.kubernetes import annotation, awaits, diff, schema
+from sandbox.plugins.kubernetes import annotation, awaits, diff, openapi
 from sandbox.plugins.servicer import (
     InitFailedError,
     ProviderError,
@@ -192,7 +192,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             except awaits.AnnotationError as error:
                 bad.append((("metadata", "annotations"), str(error)))
         if kind:
-            bad += schema.misfits(self._config.api.schemas(it.api_version), kind, plain)
+            bad += openapi.misfits(self._config.api.schemas(it.api_version), kind, plain)
         found = failures((diff.format_path(path), reason) for path, reason in bad)
         return provider_pb2.CheckResponse(inputs=write(inputs), failures=found)
 

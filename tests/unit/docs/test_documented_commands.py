@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from settings.schema import PROJECT
-from tests.unit.docs.commands import Command, commands
+from tests.unit.docs.documented_commands import Command, commands
 
 ALL = commands()
 # Programs that are not part of this project, with the subcommands that the pages use.
