@@ -51,7 +51,7 @@ def preview_statements(partition: str, state: State) -> list[Statement]:
     return [
         # AWS has no narrower resource for these actions.
         allow("AskRegion", ("ec2:DescribeAvailabilityZones", "ec2:DescribeInstanceTypes"), "*"),
-        allow("AskServices", ("ssm:GetParametersByPath",), services),
+        allow("AskServices", ("ssm:GetParameter",), services),
         allow("ListState", ("s3:ListBucket",), state.bucket.arn),
         allow("ReadState", ("s3:GetObject",), pulumi.Output.concat(state.bucket.arn, "/", FILES)),
         allow("ReadSecrets", ("kms:Decrypt",), state.key.arn),

@@ -1,11 +1,13 @@
 """What the region supports for this account. AWS itself is asked."""
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import pulumi
 import pulumi_aws as aws
+from pulumi.runtime.sync_await import _sync_await
 
 from settings.schema import DEFAULT_ZONES, Problem, Settings
 
@@ -47,34 +49,56 @@ class RegionSupport:
 
 def read_region_support(settings: Settings) -> tuple[RegionSupport | None, list[Problem]]:
     """What the region supports, or the reason why AWS did not answer."""
-    try:
-        identity = aws.get_caller_identity()
-        # Local zones and Wavelength zones cannot hold a control plane or a mount target.
-        zones = aws.get_availability_zones(filters=[{"name": "zone-type", "values": ["availability-zone"]}])
-        services = aws.ssm.get_parameters_by_path(
-            path=f"/aws/service/global-infrastructure/regions/{settings.region}/services"
-        )
-        partition = aws.get_partition().partition
-    except Exception as error:  # the SDK raises no narrower class when AWS refuses a call
-        pulumi.log.debug(str(error))
-        why = f"could not be checked with AWS: {_reason(error)}"
-        instead = "Check the region's name, your network, and `aws sts get-caller-identity`"
-        return None, [Problem("aws:region", settings.region, why, instead)]
+    services = f"/aws/service/global-infrastructure/regions/{settings.region}/services"
+    # Local zones and Wavelength zones cannot hold a control plane or a mount target.
+    zone_type = aws.GetAvailabilityZonesFilterArgs(name="zone-type", values=["availability-zone"])
+    answers = _side_by_side(
+        {
+            "identity": aws.get_caller_identity_output(),
+            "zones": aws.get_availability_zones_output(filters=[zone_type]),
+            "partition": aws.get_partition_output(),
+            **{name: aws.ssm.get_parameter_output(name=f"{services}/{name}") for name in REQUIRED_SERVICES},
+            **{name: aws.ec2.get_instance_type_output(instance_type=name) for name in settings.workers.instance_types},
+        }
+    )
+    for name, answer in answers.items():
+        expected = name in settings.workers.instance_types or (name in REQUIRED_SERVICES and _not_found(answer))
+        if isinstance(answer, Exception) and not expected:
+            pulumi.log.debug(str(answer))
+            why = f"could not be checked with AWS: {_reason(answer)}"
+            instead = "Check the region's name, your network, and `aws sts get-caller-identity`"
+            return None, [Problem("aws:region", settings.region, why, instead)]
+    zones = answers["zones"]
     return RegionSupport(
-        account=identity.account_id,
-        partition=partition,
+        account=answers["identity"].account_id,
+        partition=answers["partition"].partition,
         zones=dict(zip(zones.names, zones.zone_ids, strict=True)),
-        services=frozenset(name.rpartition("/")[2] for name in services.names),
-        instance_types={name: _instance_type(name) for name in settings.workers.instance_types},
+        services=frozenset(name for name in REQUIRED_SERVICES if not isinstance(answers[name], Exception)),
+        instance_types={name: _instance_type(answers[name]) for name in settings.workers.instance_types},
     ), []
 
 
-def _instance_type(name: str) -> InstanceType | None:
+def _side_by_side(calls: Mapping[str, pulumi.Output[Any]]) -> dict[str, Any]:
+    """The answers of several calls that run at the same time. A failed call answers with its exception."""
+    # Outputs with an exception would end the program with that exception instead of the list of problems.
+    outputs = [call.recover(lambda error: error) for call in calls.values()]
+
+    async def answers() -> dict[str, Any]:
+        return dict(zip(calls, await asyncio.gather(*(output.future() for output in outputs)), strict=True))
+
+    # The checks need the values now, and the SDK has no public function that waits for an output.
+    return _sync_await(answers())
+
+
+def _not_found(answer: Any) -> bool:
+    """Whether SSM does not have the parameter: AWS's error, or the text that the AWS provider writes instead."""
+    return any(text in str(answer) for text in ("couldn't find resource", "ParameterNotFound"))
+
+
+def _instance_type(found: Any) -> InstanceType | None:
     """Architecture and number of NVIDIA GPUs, or None if the region does not have the type."""
-    try:
-        found = aws.ec2.get_instance_type(instance_type=name)
-    except Exception as error:  # see above; a type that EC2 does not know is an error of the call
-        pulumi.log.debug(str(error))
+    if isinstance(found, Exception):  # a type that EC2 does not know is an error of the call
+        pulumi.log.debug(str(found))
         return None
     gpus = sum(gpu.count for gpu in found.gpuses if gpu.manufacturer.upper() == "NVIDIA")
     return InstanceType("arm64" if "arm64" in found.supported_architectures else "x86_64", gpus)

@@ -218,6 +218,6 @@ def _arns(call: Mapping[str, Any]) -> Iterator[str]:
     elif service == "s3":
         yield f"arn:aws:s3:::{p['Bucket']}" + ("/any" if operation.startswith("DeleteObject") else "")
     elif service == "ssm":
-        yield f"arn:aws:ssm:{region}::parameter{p['Path']}"
+        yield f"arn:aws:ssm:{region}::parameter{p['Name']}"
     elif service != "sts":
         raise AssertionError(f"{service}:{operation}: add to deployer.py which resource it uses")

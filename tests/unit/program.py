@@ -116,6 +116,9 @@ class Aws(mocks.Mocks):
         asked = args.args.get("instanceType", "")
         if asked and "." not in asked:
             return {}, [("instanceType", f"InvalidInstanceType: {asked} does not exist")]
+        service = args.args.get("name", "").rpartition("/")[2]
+        if "getParameter" in args.token and service not in self.services:
+            return {}, [("", f"reading SSM Parameter ({args.args['name']}): couldn't find resource")]
         gpus = [{"count": GPUS.get(asked, 0), "manufacturer": "NVIDIA", "memorySize": 1, "name": "A10G"}]
         answers: dict[str, dict[str, Any]] = {
             "aws:index/getCallerIdentity:getCallerIdentity": {"accountId": ACCOUNT},
@@ -124,9 +127,7 @@ class Aws(mocks.Mocks):
                 "names": list(zones),
                 "zoneIds": list(zones.values()),
             },
-            "aws:ssm/getParametersByPath:getParametersByPath": {
-                "names": [f"{args.args.get('path')}/{service}" for service in self.services]
-            },
+            "aws:ssm/getParameter:getParameter": {"name": args.args.get("name", "")},
             "aws:ec2/getInstanceType:getInstanceType": {
                 "supportedArchitectures": ["arm64" if asked.startswith("m7g") else "x86_64"],
                 "gpuses": gpus if asked in GPUS else [],

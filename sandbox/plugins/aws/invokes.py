@@ -6,10 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sandbox.plugins.aws.cloud import Cloud, only
+from botocore.exceptions import ClientError
+
+from sandbox.plugins.aws.cloud import Cloud, gone, only
 from sandbox.plugins.aws.props import REQUIRED, Prop, blocks, flag, text, texts
 from sandbox.plugins.aws.rows import REGION, Checked
-from sandbox.plugins.wire import State
+from sandbox.plugins.servicer import ProviderError
+from sandbox.plugins.wire import Secret, State
 
 
 @dataclass(frozen=True)
@@ -58,17 +61,24 @@ def _zones(cloud: Cloud, given: Checked) -> State:
     }
 
 
-def _parameters(cloud: Cloud, given: Checked) -> State:
-    asked = {"Path": given["path"], "Recursive": bool(given.get("recursive"))}
-    found = list(cloud.pages("ssm:GetParametersByPath", "Parameters", **asked, WithDecryption=given["withDecryption"]))
+def _parameter(cloud: Cloud, given: Checked) -> State:
+    name = given["name"]
+    try:
+        found = cloud("ssm:GetParameter", Name=name, WithDecryption=given["withDecryption"])["Parameter"]
+    except ClientError as error:
+        if not gone(error):
+            raise
+        # The official provider replaces AWS's error with this text.
+        raise ProviderError(f"reading SSM Parameter ({name}): couldn't find resource") from error
     return {
         **given,
-        "id": given["path"],
+        "id": name,
         "region": cloud.region,
-        "arns": [each["ARN"] for each in found],
-        "names": [each["Name"] for each in found],
-        "types": [each["Type"] for each in found],
-        "values": [each["Value"] for each in found],
+        "arn": found["ARN"],
+        "insecureValue": "" if found["Type"] == "SecureString" else found["Value"],
+        "type": found["Type"],
+        "value": Secret(found["Value"]),
+        "version": found["Version"],
     }
 
 
@@ -207,10 +217,10 @@ INVOKES = {
             _zones,
         ),
         Invoke(
-            "aws:ssm/getParametersByPath:getParametersByPath",
-            {"path": text(REQUIRED), "recursive": flag(), "withDecryption": flag(default=True), **REGION},
-            ["arns", "id", "names", "path", "recursive", "region", "types", "values", "withDecryption"],
-            _parameters,
+            "aws:ssm/getParameter:getParameter",
+            {"name": text(REQUIRED), "withDecryption": flag(default=True), **REGION},
+            ["arn", "id", "insecureValue", "name", "region", "type", "value", "version", "withDecryption"],
+            _parameter,
         ),
         Invoke(
             "aws:ec2/getInstanceType:getInstanceType",

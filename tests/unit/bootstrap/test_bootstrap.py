@@ -100,7 +100,7 @@ def test_the_preview_role_can_only_read(graph: Graph) -> None:
         "kms:Decrypt",
         "s3:GetObject",
         "s3:ListBucket",
-        "ssm:GetParametersByPath",
+        "ssm:GetParameter",
     }
     attached = graph.all(ATTACHMENT)
     assert "preview" not in {attachment.inputs["role"] for attachment in attached}

@@ -18,7 +18,7 @@ NAMES = policies.Names(ACCOUNT, "cluster-1", "amazonaws.com", "aws", "us-west-2"
 WITHOUT_TYPE = {"eks:CreateCluster"}
 # Dependent actions that the deployer does not need, with the reason.
 NOT_NEEDED: Mapping[str, str] = {
-    "ssm:GetParameters": "the program calls only GetParametersByPath",
+    "ssm:GetParameters": "the program calls only GetParameter, for one name",
 }
 # AWS lists both types as required, but a call names only one of them.
 ONE_OF_TWO = {"route53:ChangeTagsForResource on healthcheck"}

@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -9,6 +10,7 @@ from typing import Any, get_type_hints
 import pulumi
 import pytest
 import yaml
+from pulumi.runtime import mocks
 
 from settings.checks import CODE_BYTES, check
 from settings.schema import ENGINE_KEYS, Settings, camel, declared, read
@@ -104,6 +106,30 @@ def test_an_aws_that_does_not_answer_is_reported(program: RunStack) -> None:
     assert reported[0] == "trainers: 0 is too small. Write 1 or more."
     assert reported[1].startswith('aws:region: "us-west-2" could not be checked with AWS: ')
     assert "ExpiredToken: the token has expired" in reported[1]
+
+
+def test_a_refused_question_about_a_service_is_not_a_missing_service(program: RunStack) -> None:
+    reported = refusal(program, {}, aws=Aws("us-west-2", refuse="getParameter"))
+    assert len(reported) == 1
+    assert reported[0].startswith('aws:region: "us-west-2" could not be checked with AWS: ')
+
+
+class OverlappingAws(Aws):
+    """Answers the first call only after three more calls have arrived."""
+
+    arrived = 0
+    changed = threading.Condition()
+
+    def call(self, args: mocks.MockCallArgs) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+        with self.changed:
+            self.arrived += 1
+            self.changed.notify_all()
+            assert self.changed.wait_for(lambda: self.arrived > 3, timeout=30), "the calls run one after the other"
+        return super().call(args)
+
+
+def test_aws_is_asked_about_the_region_side_by_side(program: RunStack) -> None:
+    program({}, aws=OverlappingAws("us-west-2"))
 
 
 @pytest.mark.parametrize(
