@@ -66,7 +66,7 @@ dns = Dns(
     DnsArgs(
         zone_name=settings.zone_name,
         cluster_name=settings.cluster_name,
-        vpc_id=network.vpc.id,
+        network=network,
         api_endpoint=cluster.cluster.endpoint,
         file_system_dns_name=storage.file_system.dns_name,
     ),

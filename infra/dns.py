@@ -6,6 +6,7 @@ import pulumi
 import pulumi_aws as aws
 
 from infra.naming import prefix
+from infra.network import Network
 
 TTL_SECONDS = 300
 
@@ -14,7 +15,7 @@ TTL_SECONDS = 300
 class DnsArgs:
     zone_name: str
     cluster_name: str
-    vpc_id: pulumi.Input[str]
+    network: Network
     api_endpoint: pulumi.Output[str]
     file_system_dns_name: pulumi.Output[str]
 
@@ -29,8 +30,9 @@ class Dns(pulumi.ComponentResource):
             f"{names}zone",
             name=args.zone_name,
             comment=f"Names inside {args.cluster_name}-vpc",
-            vpcs=[{"vpc_id": args.vpc_id}],
-            opts=pulumi.ResourceOptions(parent=self),
+            vpcs=[{"vpc_id": args.network.vpc.id}],
+            # Route53 is slow. With this edge, destroy deletes the zone while it deletes the cluster.
+            opts=pulumi.ResourceOptions(parent=self, depends_on=args.network.worker_subnets),
         )
         api = args.api_endpoint.apply(lambda url: url.removeprefix("https://"))
         for host, target in {"api": api, "efs": args.file_system_dns_name}.items():
@@ -41,6 +43,7 @@ class Dns(pulumi.ComponentResource):
                 type="CNAME",
                 ttl=TTL_SECONDS,
                 records=[target],
-                opts=pulumi.ResourceOptions(parent=self),
+                # With this edge, destroy deletes the records while it deletes the workers.
+                opts=pulumi.ResourceOptions(parent=self, depends_on=args.network.routes),
             )
         self.register_outputs({"zone_id": self.zone.zone_id})

@@ -62,7 +62,8 @@ class Network(pulumi.ComponentResource):
                 cidr_block=cidr,
                 map_public_ip_on_launch=not private,
                 tags={"Name": f"{self._cluster}-Subnet{i}"},
-                opts=child,
+                # With this edge, destroy deletes the cluster and the NAT gateways at the same time.
+                opts=pulumi.ResourceOptions(parent=self, depends_on=[to_internet] if private else None),
             )
             for i, (zone, cidr) in enumerate(zip(zones, plan.workers, strict=True))
         ]
@@ -99,7 +100,8 @@ class Network(pulumi.ComponentResource):
             service_name=f"com.amazonaws.{args.region}.s3",
             route_table_ids=[table.id for table in tables],
             tags={"Name": f"{self._cluster}-s3"},
-            opts=child,
+            # With this edge, destroy deletes the endpoint while it deletes the cluster.
+            opts=pulumi.ResourceOptions(parent=self, depends_on=self.worker_subnets),
         )
         self.register_outputs({"vpc_id": self.vpc.id, "subnet_ids": [subnet.id for subnet in self.worker_subnets]})
 
