@@ -14,7 +14,7 @@ from settings.checks import checked_settings
 from workloads.access import Namespace
 from workloads.data_job import DataJob, DataJobArgs
 from workloads.export_job import ExportJob, ExportJobArgs
-from workloads.gpu_plugin import GpuPlugin
+from workloads.gpu_plugin import GpuPlugin, GpuPluginArgs
 from workloads.next_steps import next_steps
 from workloads.training_job import TrainingJob, TrainingJobArgs
 from workloads.volume import Volume, VolumeArgs
@@ -39,6 +39,7 @@ encryption = Encryption(
         cluster_name=settings.cluster_name,
         account=region_support.account,
         partition=region_support.partition,
+        dns_suffix=region_support.dns_suffix,
         region=settings.region,
         log_group=settings.encrypted_log_group,
         retain=settings.retain_data,
@@ -79,7 +80,7 @@ roles = JobRoles(
 in_cluster = pulumi.ResourceOptions(providers=[cluster.kubernetes])
 namespace = Namespace("namespace", settings.job.namespace, in_cluster)
 if settings.job.gpus_per_trainer:
-    GpuPlugin("gpu-plugin", in_cluster)
+    GpuPlugin("gpu-plugin", GpuPluginArgs(settings.job.gpu_plugin_image), in_cluster)
 volume = Volume(
     "volume", VolumeArgs(storage, namespace.name, settings.storage.size_gib, settings.storage.claim_gib), in_cluster
 )

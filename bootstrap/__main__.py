@@ -36,6 +36,11 @@ class Account:
     partition: str
     dns_suffix: str
 
+    @property
+    def audience(self) -> str:
+        """For whom GitHub issues the tokens of the jobs: the STS of this partition."""
+        return f"sts.{self.dns_suffix}"
+
 
 @dataclass(frozen=True)
 class State:
@@ -164,9 +169,11 @@ def attach(stack: str, deployer: Identity, policies: Policies, account: Account)
             aws.iam.UserPolicyAttachment(name, user=deployer.name, policy_arn=arn)
 
 
-def trust(github_arn: pulumi.Input[str], subjects: list[str], claims: Mapping[str, str]) -> pulumi.Output[str]:
+def trust(
+    github_arn: pulumi.Input[str], audience: str, subjects: list[str], claims: Mapping[str, str]
+) -> pulumi.Output[str]:
     """Trust for the jobs with one of these subjects and all of these claims."""
-    wanted = {"aud": "sts.amazonaws.com", "sub": subjects, **claims}
+    wanted = {"aud": audience, "sub": subjects, **claims}
     return document(
         {
             "Effect": "Allow",
@@ -181,11 +188,13 @@ def github_roles(
     repository: Repository, policies: Mapping[str, Policies], account: Account, state: State
 ) -> aws.iam.Role:
     """Create the roles of the workflows, without any stored key. The role for previews."""
-    github = aws.iam.OpenIdConnectProvider("github", url=f"https://{GITHUB}", client_id_lists=["sts.amazonaws.com"])
+    github = aws.iam.OpenIdConnectProvider("github", url=f"https://{GITHUB}", client_id_lists=[account.audience])
     preview = aws.iam.Role(
         "preview",
         description=f"Previews on pull requests of {repository.name}",
-        assume_role_policy=trust(github.arn, repository.subjects("pull_request"), {"repository_id": repository.number}),
+        assume_role_policy=trust(
+            github.arn, account.audience, repository.subjects("pull_request"), {"repository_id": repository.number}
+        ),
     )
     aws.iam.RolePolicy(
         "preview-policy", role=preview.name, policy=document(*preview_statements(account.partition, state))
@@ -198,7 +207,9 @@ def github_roles(
             f"deploy-{stack}",
             name=f"{DEPLOY}{stack}",
             description=f"Deployments of {stack} from {repository.name}",
-            assume_role_policy=trust(github.arn, repository.subjects(f"environment:{stack}"), on_main),
+            assume_role_policy=trust(
+                github.arn, account.audience, repository.subjects(f"environment:{stack}"), on_main
+            ),
             max_session_duration=DEPLOY_HOURS * 3600,
         )
         for part, arn in parts.items():
@@ -220,6 +231,7 @@ for stack, deployers in given.deployers.items():
 
 # `pulumi stack output --shell` writes these as GitHub variables, so they have the names that the workflows read.
 if given.repository:
+    pulumi.export("AWS_AUDIENCE", account.audience)
     pulumi.export("AWS_REGION", region)
     pulumi.export("DEPLOY_ROLE", f"arn:{account.partition}:iam::{account.number}:role/{DEPLOY}")
     pulumi.export("PREVIEW_ROLE", github_roles(given.repository, policies, account, state).arn)

@@ -269,7 +269,9 @@ class Cluster(pulumi.ComponentResource):
         settings, child = self._args.settings, pulumi.ResourceOptions(parent=self)
         workers, key = settings.workers, settings.ssh_public_key
         policies = WORKER_POLICIES if key else (*WORKER_POLICIES, SESSION_MANAGER_POLICY)
-        role, attachments = self._role("worker", "ec2.amazonaws.com", policies)
+        # EKS has one name for its service in all partitions, EC2 has not.
+        service = f"ec2.{self._args.region_support.dns_suffix}"
+        role, attachments = self._role("worker", service, policies)
         key_pair = aws.ec2.KeyPair(f"{self._prefix}worker-key", public_key=key, opts=child) if key else None
         tags = {**settings.all_tags, "Name": f"{settings.cluster_name}-worker"}
         template = aws.ec2.LaunchTemplate(

@@ -26,7 +26,7 @@ LAUNCHING_ROLES = (
 )
 
 
-def key_policy(account: str, partition: str, region: str, log_group: str | None) -> list[Statement]:
+def key_policy(account: str, partition: str, dns_suffix: str, region: str, log_group: str | None) -> list[Statement]:
     """The key policy. In a key policy, the resource "*" means the key itself."""
     roles = [f"arn:{partition}:iam::{account}:role/aws-service-role/{role}" for role in LAUNCHING_ROLES]
     # A condition instead of a principal: a new account has no such roles, and KMS rejects principals that do not exist.
@@ -34,7 +34,7 @@ def key_policy(account: str, partition: str, region: str, log_group: str | None)
     for_aws = {"Bool": {"kms:GrantIsForAWSResource": "true"}}
     logs = f"arn:{partition}:logs:{region}:{account}:log-group:{log_group}"
     for_logs = {"ArnEquals": {"kms:EncryptionContext:aws:logs:arn": logs}}
-    by_logs = allow("Logs", USE, "*", for_logs, {"Service": f"logs.{region}.amazonaws.com"})
+    by_logs = allow("Logs", USE, "*", for_logs, {"Service": f"logs.{region}.{dns_suffix}"})
     return [
         account_decides(account, partition),
         *([by_logs] if log_group else []),
@@ -50,6 +50,7 @@ class EncryptionArgs:
     cluster_name: str
     account: str
     partition: str
+    dns_suffix: str
     region: str
     log_group: str | None
     retain: bool
@@ -66,7 +67,7 @@ class Encryption(pulumi.ComponentResource):
             description=f"{args.cluster_name}: Kubernetes secrets, logs, file system, bucket and workers' disks",
             enable_key_rotation=True,
             deletion_window_in_days=30 if args.retain else 7,
-            policy=document(*key_policy(args.account, args.partition, args.region, args.log_group)),
+            policy=document(*key_policy(args.account, args.partition, args.dns_suffix, args.region, args.log_group)),
             opts=pulumi.ResourceOptions(parent=self, protect=args.retain),
         )
         aws.kms.Alias(

@@ -39,6 +39,8 @@ CODE_BYTES = 1024 * 1024 - 64 * 1024
 GPU_DISK_GIB = 100
 # Ranges that RFC 5737 reserves for documentation. Nobody has such an address.
 DOCUMENTATION = [ipaddress.IPv4Network(n) for n in ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24")]
+# Registries that a network in China usually cannot reach, or only very slowly.
+NOT_IN_CHINA = ("docker.io", "gcr.io", "ghcr.io", "nvcr.io", "public.ecr.aws", "quay.io", "registry.k8s.io")
 # The official Paddle images exist only for this architecture.
 PADDLE_IMAGE = re.compile(r"(docker\.io/)?paddlepaddle/paddle[:@]")
 
@@ -52,6 +54,8 @@ def checked_settings() -> tuple[Settings, RegionSupport]:
     if region_support is None or problems:
         listed = "\n".join(f"  {problem}" for problem in problems)
         raise pulumi.RunError(f"Stack {settings.stack} has invalid settings. Nothing was created.\n{listed}")
+    for warning in warnings(settings, region_support):
+        pulumi.log.warn(str(warning))
     return settings, region_support
 
 
@@ -63,6 +67,11 @@ def check(settings: Settings) -> list[Problem]:
 def check_region(settings: Settings, region_support: RegionSupport) -> list[Problem]:
     """Every problem with what the region supports."""
     return [problem for rule in REGION_RULES for problem in rule(settings, region_support)]
+
+
+def warnings(settings: Settings, region_support: RegionSupport) -> list[Problem]:
+    """What probably does not work, but can."""
+    return [problem for rule in WARNINGS for problem in rule(settings, region_support)]
 
 
 def _region(s: Settings) -> Problems:
@@ -272,11 +281,8 @@ def _is_public_key(text: str) -> bool:
 
 
 def _containers(s: Settings) -> Problems:
-    images = {"job.image": s.job.image, "export.image": s.export.image}
-    if s.data.image:
-        images["data.image"] = s.data.image
-    for key, image in images.items():
-        if not re.fullmatch(IMAGE, image):
+    for key, image in s.images.items():
+        if image and not re.fullmatch(IMAGE, image):
             why = "is not an image reference"
             yield Problem(key, image, why, "Write repository:tag, such as paddlepaddle/paddle:3.3.1")
     for key, command in {"job.command": s.job.command, "data.command": s.data.command}.items():
@@ -425,4 +431,20 @@ def _instance_types(s: Settings, region: RegionSupport) -> Problems:
         yield Problem(key, s.workers.instance_types, why, "Write types with the same architecture and number of GPUs")
 
 
+def _images_in_china(s: Settings, region: RegionSupport) -> Problems:
+    if region.partition != "aws-cn":
+        return
+    for key, image in s.used_images.items():
+        if (registry := registry_of(image)) in NOT_IN_CHINA:
+            why = f"is on {registry}, which a region in China usually cannot reach"
+            yield Problem(key, image, why, f"Write the address of a copy, for example in Amazon ECR of {s.region}")
+
+
+def registry_of(image: str) -> str:
+    """The host of an image's registry. Without a host, it is Docker Hub."""
+    host, slash, _ = image.partition("/")
+    return host if slash and ("." in host or ":" in host) else "docker.io"
+
+
 REGION_RULES: tuple[Callable[[Settings, RegionSupport], Problems], ...] = (_services, _zones, _instance_types)
+WARNINGS: tuple[Callable[[Settings, RegionSupport], Problems], ...] = (_images_in_china,)

@@ -30,6 +30,7 @@ class RegionSupport:
 
     account: str
     partition: str
+    dns_suffix: str
     zones: dict[str, str]
     services: frozenset[str]
     instance_types: Mapping[str, InstanceType | None]
@@ -72,6 +73,7 @@ def read_region_support(settings: Settings) -> tuple[RegionSupport | None, list[
     return RegionSupport(
         account=answers["identity"].account_id,
         partition=answers["partition"].partition,
+        dns_suffix=answers["partition"].dns_suffix,
         zones=dict(zip(zones.names, zones.zone_ids, strict=True)),
         services=frozenset(name for name in REQUIRED_SERVICES if not isinstance(answers[name], Exception)),
         instance_types={name: _instance_type(answers[name]) for name in settings.workers.instance_types},

@@ -58,6 +58,7 @@ class Job:
     wait: bool
     threads: int
     gpus_per_trainer: int
+    gpu_plugin_image: str
     shared_memory_gib: int
 
     @property
@@ -155,6 +156,27 @@ class Settings:
     @property
     def data_image(self) -> str:
         return self.data.image or self.job.image
+
+    @property
+    def images(self) -> dict[str, str]:
+        """All container images, by the key of their setting."""
+        return {
+            "job.image": self.job.image,
+            "job.gpuPluginImage": self.job.gpu_plugin_image,
+            "data.image": self.data.image,
+            "export.image": self.export.image,
+        }
+
+    @property
+    def used_images(self) -> dict[str, str]:
+        """The container images that this stack runs, by the key of their setting."""
+        used = {
+            "job.image": True,
+            "job.gpuPluginImage": bool(self.job.gpus_per_trainer),
+            "data.image": bool(self.data.image),
+            "export.image": self.export.enabled or self.data.from_s3,
+        }
+        return {key: image for key, image in self.images.items() if used[key]}
 
     @property
     def region(self) -> str:

@@ -1,18 +1,24 @@
 """NVIDIA's device plugin. Without it, Kubernetes does not see the GPUs of a node."""
 
+from dataclasses import dataclass
+
 import pulumi
 import pulumi_kubernetes as k8s
 
 from infra.naming import prefix
 from workloads.in_cluster import object_options
 
-IMAGE = "nvcr.io/nvidia/k8s-device-plugin:v0.17.4"
 NAME = "nvidia-device-plugin"
 PLUGINS = "/var/lib/kubelet/device-plugins"
 
 
+@dataclass(frozen=True)
+class GpuPluginArgs:
+    image: str
+
+
 class GpuPlugin(pulumi.ComponentResource):
-    def __init__(self, name: str, opts: pulumi.ResourceOptions) -> None:
+    def __init__(self, name: str, args: GpuPluginArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("paddle:workloads:GpuPlugin", name, None, opts)
         labels = {"app": NAME}
         k8s.apps.v1.DaemonSet(
@@ -28,7 +34,7 @@ class GpuPlugin(pulumi.ComponentResource):
                         "containers": [
                             {
                                 "name": NAME,
-                                "image": IMAGE,
+                                "image": args.image,
                                 "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}},
                                 "security_context": {
                                     "allow_privilege_escalation": False,

@@ -23,8 +23,13 @@ OFFERED_SERVICES = ("ec2", "efs", "eks", "kms", "s3", "route53", "sqs")
 ZONES = {
     "us-west-2": {"us-west-2a": "usw2-az1", "us-west-2b": "usw2-az2", "us-west-2c": "usw2-az3"},
     "us-west-1": {"us-west-1a": "usw1-az3", "us-west-1b": "usw1-az1", "us-west-1c": "usw1-az2"},
+    "cn-north-1": {"cn-north-1a": "cnn1-az1", "cn-north-1b": "cnn1-az2", "cn-north-1d": "cnn1-az4"},
+    "us-gov-west-1": {"us-gov-west-1a": "usgw1-az1", "us-gov-west-1b": "usgw1-az2", "us-gov-west-1c": "usgw1-az3"},
     "eu-west-1": {"eu-west-1a": "euw1-az1", "eu-west-1b": "euw1-az2", "eu-west-1c": "euw1-az3"},
 }
+# The partition and its DNS suffix, by the start of the region's name.
+AWS = ("aws", "amazonaws.com")
+PARTITIONS = {"cn-": ("aws-cn", "amazonaws.com.cn"), "us-gov-": ("aws-us-gov", "amazonaws.com")}
 PLACEHOLDER = "203.0.113.0/24"
 SECONDS_FOR_A_RUN = 60
 GPUS = {"g5.xlarge": 1, "g5.12xlarge": 4}
@@ -87,6 +92,7 @@ class Aws(mocks.Mocks):
 
     def __init__(self, region: str, refuse: str = "", services: tuple[str, ...] = OFFERED_SERVICES) -> None:
         self.region, self.refuse, self.services = region, refuse, services
+        self.partition = next((names for part, names in PARTITIONS.items() if region.startswith(part)), AWS)
 
     def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str, dict[str, Any]]:
         state = dict(args.inputs)
@@ -100,7 +106,7 @@ class Aws(mocks.Mocks):
                 "certificateAuthority": {"data": "Q0E="},
                 "identities": [{"oidcs": [{"issuer": ISSUER}]}],
             },
-            "efs/fileSystem:FileSystem": {"dnsName": f"fs-1.efs.{self.region}.amazonaws.com"},
+            "efs/fileSystem:FileSystem": {"dnsName": f"fs-1.efs.{self.region}.{self.partition[1]}"},
             "s3/bucket:Bucket": {"bucket": "bucket-1a2b3c4"},
             "kms/key:Key": {"keyId": "key-1"},
             "ec2/launchTemplate:LaunchTemplate": {"latestVersion": 1},
@@ -122,7 +128,7 @@ class Aws(mocks.Mocks):
         gpus = [{"count": GPUS.get(asked, 0), "manufacturer": "NVIDIA", "memorySize": 1, "name": "A10G"}]
         answers: dict[str, dict[str, Any]] = {
             "aws:index/getCallerIdentity:getCallerIdentity": {"accountId": ACCOUNT},
-            "aws:index/getPartition:getPartition": {"partition": "aws", "dnsSuffix": "amazonaws.com"},
+            "aws:index/getPartition:getPartition": dict(zip(("partition", "dnsSuffix"), self.partition, strict=True)),
             "aws:index/getAvailabilityZones:getAvailabilityZones": {
                 "names": list(zones),
                 "zoneIds": list(zones.values()),

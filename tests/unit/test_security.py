@@ -1,6 +1,7 @@
 """Exact security group rules and IAM statements of every stack."""
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -162,6 +163,38 @@ def test_the_key_policy_has_exactly_these_statements(program: RunStack) -> None:
             "Condition": {**by_launching_roles, "Bool": {"kms:GrantIsForAWSResource": "true"}},
         },
     ]
+
+
+@pytest.mark.parametrize(
+    ("region", "partition", "ec2", "logs"),
+    [
+        ("us-west-2", "aws", "ec2.amazonaws.com", "logs.us-west-2.amazonaws.com"),
+        ("cn-north-1", "aws-cn", "ec2.amazonaws.com.cn", "logs.cn-north-1.amazonaws.com.cn"),
+        ("us-gov-west-1", "aws-us-gov", "ec2.amazonaws.com", "logs.us-gov-west-1.amazonaws.com"),
+    ],
+)
+def test_names_follow_the_partition(
+    monkeypatch: pytest.MonkeyPatch, region: str, partition: str, ec2: str, logs: str
+) -> None:
+    config = {
+        "aws:region": region,
+        "paddle-on-aws:controlPlaneLogs": ["audit"],
+        "paddle-on-aws:retainData": True,
+        "paddle-on-aws:storage": {"driver": "efsCsi"},
+        "paddle-on-aws:data": {"source": "s3://bucket/data.tar"},
+        "paddle-on-aws:admins": [f"arn:{partition}:iam::{ACCOUNT}:role/admin"],
+    }
+    graph = run(monkeypatch, config)
+    found = list(statements(graph))
+    services = {name: s["Principal"]["Service"] for name, s in found if "Service" in s.get("Principal", {})}
+    # EKS has the same name and its tokens the same audience in all partitions.
+    assert services == {"key": logs, "cluster-role": "eks.amazonaws.com", "worker-role": ec2}
+    assert graph.named("service-accounts").inputs["clientIdLists"] == ["sts.amazonaws.com"]
+    assert graph.named("s3-endpoint").inputs["serviceName"] == f"com.amazonaws.{region}.s3"
+    arns = re.findall(r"arn:(?!aws:mock:)[^:]+:", json.dumps([s for _, s in found]))
+    inputs = [json.dumps(r.inputs, default=str) for r in graph.resources.values() if r.type.startswith("aws:")]
+    arns += re.findall(r"arn:(?!aws:mock:)[^:]+:", "".join(inputs))
+    assert set(arns) == {f"arn:{partition}:"}
 
 
 def test_roles_have_exactly_these_statements(program: RunStack) -> None:

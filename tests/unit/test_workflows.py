@@ -85,11 +85,15 @@ def with_of(job: dict[str, Any], action: str) -> dict[str, Any]:
 
 def test_there_are_no_keys_and_each_job_has_its_own_role() -> None:
     assert not [file for file in FILES if "secrets." in text(file)]
-    login, region = "aws-actions/configure-aws-credentials", "${{ vars.AWS_REGION }}"
+    login = "aws-actions/configure-aws-credentials"
+    here = {
+        "audience": "${{ vars.AWS_AUDIENCE || 'sts.amazonaws.com' }}",
+        "aws-region": "${{ vars.AWS_REGION }}",
+    }
     preview, deploy = jobs()["preview.yml", "preview"], jobs()["deploy.yml", "deploy"]
-    assert with_of(preview, login) == {"aws-region": region, "role-to-assume": "${{ vars.PREVIEW_ROLE }}"}
+    assert with_of(preview, login) == {**here, "role-to-assume": "${{ vars.PREVIEW_ROLE }}"}
     assert with_of(deploy, login) == {
-        "aws-region": region,
+        **here,
         "role-to-assume": "${{ vars.DEPLOY_ROLE }}${{ matrix.stack }}",
         "role-duration-seconds": deploy["timeout-minutes"] * 60,
     }
@@ -124,6 +128,13 @@ def test_a_deployment_uses_the_environment_of_its_stack() -> None:
     deploy = jobs()["deploy.yml", "deploy"]
     assert deploy["environment"] == "${{ matrix.stack }}"
     assert deploy["steps"][-1]["run"] == 'pulumi up --stack "$STACK" --policy-pack policy --yes --non-interactive'
+
+
+def test_a_variable_selects_the_runner_of_each_stack() -> None:
+    """Only where a job reaches the cluster. The other jobs, and stacks without an entry, use GitHub's runners."""
+    selected = {key: job["runs-on"] for key, job in jobs().items() if job["runs-on"] != "ubuntu-24.04"}
+    by_stack = "${{ fromJSON(vars.RUNNERS || '{}')[matrix.stack] || 'ubuntu-24.04' }}"
+    assert selected == {("preview.yml", "preview"): by_stack, ("deploy.yml", "deploy"): by_stack}
 
 
 def test_only_main_is_deployed() -> None:

@@ -101,6 +101,26 @@ def test_a_region_with_one_usable_zone_is_reported(program: RunStack, monkeypatc
     assert reported == ['aws:region: "us-west-2" has 1 usable zones, and EKS needs two. Choose another region.']
 
 
+def test_images_that_china_cannot_reach_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+    monkeypatch.setattr("pulumi.log.warn", lambda text, *_: shown.append(text))
+    ours = "123456789012.dkr.ecr.cn-north-1.amazonaws.com.cn"
+    changes = {
+        "job": {"gpusPerTrainer": 1},
+        "workers": {"instanceTypes": ["g5.xlarge"], "diskGiB": 100},
+        "export": {"image": f"{ours}/aws-cli:2"},
+    }
+    keyed = {f"paddle-on-aws:{key}": value for key, value in changes.items()}
+    run(monkeypatch, {"aws:region": "us-west-2", **keyed})
+    assert shown == []
+    run(monkeypatch, {"aws:region": "cn-north-1", **keyed})
+    copy = "which a region in China usually cannot reach. Write the address of a copy, for example in Amazon ECR of"
+    assert shown == [
+        f'job.image: "paddlepaddle/paddle:3.3.1" is on docker.io, {copy} cn-north-1.',
+        f'job.gpuPluginImage: "nvcr.io/nvidia/k8s-device-plugin:v0.17.4" is on nvcr.io, {copy} cn-north-1.',
+    ]
+
+
 def test_an_aws_that_does_not_answer_is_reported(program: RunStack) -> None:
     reported = refusal(program, {"trainers": 0}, aws=Aws("us-west-2", refuse="getCallerIdentity"))
     assert reported[0] == "trainers: 0 is too small. Write 1 or more."
