@@ -53,7 +53,7 @@ storage = Storage(
     "storage",
     StorageArgs(
         cluster_name=settings.cluster_name,
-        partition=region_support.partition,
+        region_support=region_support,
         driver=settings.storage.driver,
         retain=settings.retain_data,
         network=network,

@@ -55,7 +55,11 @@ def preview_statements(partition: str, state: State) -> list[Statement]:
     services = f"arn:{partition}:ssm:*::parameter/aws/service/global-infrastructure/regions/*"
     return [
         # AWS has no narrower resource for these actions.
-        allow("AskRegion", ("ec2:DescribeAvailabilityZones", "ec2:DescribeInstanceTypes"), "*"),
+        allow(
+            "AskRegion",
+            ("ec2:DescribeAvailabilityZones", "ec2:DescribeInstanceTypes", "eks:DescribeAddonVersions"),
+            "*",
+        ),
         allow("AskServices", ("ssm:GetParameter",), services),
         allow("ListState", ("s3:ListBucket",), state.bucket.arn),
         allow("ReadState", ("s3:GetObject",), pulumi.Output.concat(state.bucket.arn, "/", FILES)),

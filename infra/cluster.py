@@ -10,6 +10,7 @@ import pulumi_aws as aws
 import pulumi_kubernetes as k8s
 import yaml
 
+from infra.addon import addon
 from infra.iam import allow, assumed_by, document
 from infra.naming import prefix
 from infra.network import Network
@@ -112,6 +113,10 @@ class Cluster(pulumi.ComponentResource):
             role_arn=cluster_role.arn,
             version=settings.kubernetes_version,
             enabled_cluster_log_types=list(settings.control_plane_logs) or None,
+            # The program installs the same add-ons itself, so that they are updated together with the cluster.
+            bootstrap_self_managed_addons=False,
+            # Without it, an old cluster would cost six times as much instead of being updated.
+            upgrade_policy={"support_type": "STANDARD"},
             access_config={"authentication_mode": "API", "bootstrap_cluster_creator_admin_permissions": True},
             encryption_config={"provider": {"key_arn": args.key_arn}, "resources": ["secrets"]},
             vpc_config={
@@ -121,7 +126,12 @@ class Cluster(pulumi.ComponentResource):
                 "endpoint_public_access": bool(settings.api_access_cidrs),
                 "public_access_cidrs": list(settings.api_access_cidrs) or None,
             },
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[*cluster_attachments, key_policy, *logs]),
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                depends_on=[*cluster_attachments, key_policy, *logs],
+                # EKS reads it only when it creates a cluster. A new value would replace a running cluster.
+                ignore_changes=["bootstrapSelfManagedAddons"],
+            ),
         )
         self.issuer = self.cluster.identities[0].oidcs[0].issuer
         self.identity_provider = aws.iam.OpenIdConnectProvider(
@@ -130,7 +140,11 @@ class Cluster(pulumi.ComponentResource):
             client_id_lists=["sts.amazonaws.com"],
             opts=child,
         )
-        self.nodes = self._nodes(subnet_ids, [*rules, *network.routes])
+        # Nodes become ready only with a network plugin. If it were deleted before them, their interfaces would stay.
+        plugins = [self._addon(name) for name in ("vpc-cni", "kube-proxy")]
+        self.nodes = self._nodes(subnet_ids, [*rules, *network.routes, *plugins])
+        # Its pods need nodes to become ready.
+        coredns = self._addon("coredns", self.nodes)
         admins = [access for i, arn in enumerate(settings.admins) for access in self._admin(i, arn)]
 
         certificate = self.cluster.certificate_authority.data
@@ -149,9 +163,18 @@ class Cluster(pulumi.ComponentResource):
             # Only a new cluster replaces the objects. A new cluster has a new endpoint, even with the same name.
             cluster_identifier=self.cluster.endpoint,
             # Pods need nodes, and the provider needs its access entry until all objects are deleted.
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[*self.nodes, *admins]),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[*self.nodes, coredns, *admins]),
         )
         self.register_outputs({"name": self.cluster.name, "endpoint": self.cluster.endpoint})
+
+    def _addon(self, name: str, after: Sequence[pulumi.Resource] = ()) -> aws.eks.Addon:
+        return addon(
+            f"{self._prefix}{name}",
+            self.cluster,
+            name,
+            self._args.region_support.addon_versions[name],
+            pulumi.ResourceOptions(parent=self, depends_on=after),
+        )
 
     def _log_group(self) -> aws.cloudwatch.LogGroup:
         settings = self._args.settings

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
+from infra.addon import addon
 from infra.cluster import Cluster
 from infra.iam import allow, document
 from infra.naming import prefix
 from infra.network import Network
 from infra.service_account_role import ServiceAccountRole, ServiceAccountRoleArgs
+from settings.region import EFS_DRIVER, RegionSupport
 from settings.schema import Driver
 
 NFS_PORT = 2049
@@ -22,7 +24,7 @@ POSIX_ID = 1000
 @dataclass(frozen=True)
 class StorageArgs:
     cluster_name: str
-    partition: str
+    region_support: RegionSupport
     driver: Driver
     retain: bool
     network: Network
@@ -82,7 +84,7 @@ class Storage(pulumi.ComponentResource):
         self.access_point = None
         if args.driver == "efsCsi":
             self.access_point = self._access_point()
-            self.ready += [self._tls_only(), self._driver(args.partition, args.cluster)]
+            self.ready += [self._tls_only(), self._driver(args.region_support, args.cluster)]
         self.register_outputs({"file_system_id": self.file_system.id, "dns_name": self.file_system.dns_name})
 
     def _access_point(self) -> aws.efs.AccessPoint:
@@ -120,25 +122,19 @@ class Storage(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self),
         )
 
-    def _driver(self, partition: str, cluster: Cluster) -> aws.eks.Addon:
-        policy = f"arn:{partition}:iam::aws:policy/service-role/AmazonEFSCSIDriverPolicy"
+    def _driver(self, region_support: RegionSupport, cluster: Cluster) -> aws.eks.Addon:
+        policy = f"arn:{region_support.partition}:iam::aws:policy/service-role/AmazonEFSCSIDriverPolicy"
         role = ServiceAccountRole(
             f"{self._prefix}efs-driver",
             ServiceAccountRoleArgs(cluster, DRIVER_ACCOUNT, managed_policy=policy),
             pulumi.ResourceOptions(parent=self),
         )
-        return aws.eks.Addon(
+        return addon(
             f"{self._prefix}efs-csi-driver",
-            cluster_name=cluster.cluster.name,
-            addon_name="aws-efs-csi-driver",
-            service_account_role_arn=role.arn,
-            resolve_conflicts_on_create="OVERWRITE",
-            resolve_conflicts_on_update="OVERWRITE",
-            opts=pulumi.ResourceOptions(
-                parent=self,
-                # The pods of the add-on need nodes.
-                depends_on=[*cluster.nodes, *role.ready],
-                # Its id is its name: if create-before-delete were interrupted, the next run would delete the new one.
-                delete_before_replace=True,
-            ),
+            cluster.cluster,
+            EFS_DRIVER,
+            region_support.addon_versions[EFS_DRIVER],
+            # The pods of the add-on need nodes.
+            pulumi.ResourceOptions(parent=self, depends_on=[*cluster.nodes, *role.ready]),
+            role.arn,
         )

@@ -15,7 +15,7 @@ import yaml
 
 from settings.credentials import STATIC_KEYS, not_for_cli
 from settings.region import REQUIRED_SERVICES, RegionSupport, read_region_support
-from settings.schema import Problem, Settings, camel, load
+from settings.schema import KUBERNETES_VERSION, Problem, Settings, camel, load
 from settings.subnets import ADDRESSES_PER_WORKER, LARGEST, SMALLEST, zone_capacity
 from workloads.in_pod import contract
 
@@ -50,7 +50,9 @@ def checked_settings() -> tuple[Settings, RegionSupport]:
     settings, problems = load()
     problems += check(settings)
     region_support, refused = read_region_support(settings) if settings.region else (None, [])
-    problems += refused if region_support is None else check_region(settings, region_support)
+    problems += refused
+    if region_support is not None:
+        problems += check_region(settings, region_support)
     if region_support is None or problems:
         listed = "\n".join(f"  {problem}" for problem in problems)
         raise pulumi.RunError(f"Stack {settings.stack} has invalid settings. Nothing was created.\n{listed}")
@@ -177,7 +179,7 @@ def _numbers(s: Settings) -> Problems:
 
 
 def _version(s: Settings) -> Problems:
-    if not re.fullmatch(r"1\.\d\d", s.kubernetes_version):
+    if not re.fullmatch(KUBERNETES_VERSION, s.kubernetes_version):
         why = "is not a Kubernetes version of EKS"
         yield Problem("kubernetesVersion", s.kubernetes_version, why, 'Write it in quotes, such as "1.35"')
 

@@ -1,6 +1,7 @@
 """What the region supports for this account. AWS itself is asked."""
 
 import asyncio
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -9,13 +10,17 @@ import pulumi
 import pulumi_aws as aws
 from pulumi.runtime.sync_await import _sync_await
 
-from settings.schema import DEFAULT_ZONES, Problem, Settings
+from settings.schema import DEFAULT_ZONES, KUBERNETES_VERSION, Problem, Settings
 
 Architecture = Literal["x86_64", "arm64"]
 
 REQUIRED_SERVICES = ("ec2", "efs", "eks", "kms", "s3", "route53")
 # EKS cannot place a control plane in these zones. Zone names differ by account, zone ids do not.
 UNUSABLE_ZONE_IDS = ("use1-az3", "usw1-az2", "cac1-az3")
+
+# The add-ons of every cluster, and the one for storage.driver: efsCsi.
+ADDONS = ("vpc-cni", "kube-proxy", "coredns")
+EFS_DRIVER = "aws-efs-csi-driver"
 
 
 @dataclass(frozen=True)
@@ -26,7 +31,10 @@ class InstanceType:
 
 @dataclass(frozen=True)
 class RegionSupport:
-    """A region as this account sees it. `zones` maps zone names to zone ids. An unknown instance type is None."""
+    """A region as this account sees it. `zones` maps zone names to zone ids. An unknown instance type is None.
+
+    `addon_versions` are the versions that EKS recommends for the Kubernetes version of the stack.
+    """
 
     account: str
     partition: str
@@ -34,6 +42,7 @@ class RegionSupport:
     zones: dict[str, str]
     services: frozenset[str]
     instance_types: Mapping[str, InstanceType | None]
+    addon_versions: Mapping[str, str]
 
     @property
     def instance_type(self) -> InstanceType:
@@ -49,8 +58,9 @@ class RegionSupport:
 
 
 def read_region_support(settings: Settings) -> tuple[RegionSupport | None, list[Problem]]:
-    """What the region supports, or the reason why AWS did not answer."""
+    """What the region supports, and the reasons why AWS did not answer."""
     services = f"/aws/service/global-infrastructure/regions/{settings.region}/services"
+    version, addons = settings.kubernetes_version, _addons(settings)
     # Local zones and Wavelength zones cannot hold a control plane or a mount target.
     zone_type = aws.GetAvailabilityZonesFilterArgs(name="zone-type", values=["availability-zone"])
     answers = _side_by_side(
@@ -59,17 +69,20 @@ def read_region_support(settings: Settings) -> tuple[RegionSupport | None, list[
             "zones": aws.get_availability_zones_output(filters=[zone_type]),
             "partition": aws.get_partition_output(),
             **{name: aws.ssm.get_parameter_output(name=f"{services}/{name}") for name in REQUIRED_SERVICES},
+            **{name: aws.eks.get_addon_version_output(name, kubernetes_version=version) for name in addons},
             **{name: aws.ec2.get_instance_type_output(instance_type=name) for name in settings.workers.instance_types},
         }
     )
     for name, answer in answers.items():
-        expected = name in settings.workers.instance_types or (name in REQUIRED_SERVICES and _not_found(answer))
+        unknown_service = name in REQUIRED_SERVICES and _not_found(answer)
+        expected = unknown_service or name in (*settings.workers.instance_types, *addons)
         if isinstance(answer, Exception) and not expected:
             pulumi.log.debug(str(answer))
             why = f"could not be checked with AWS: {_reason(answer)}"
             instead = "Check the region's name, your network, and `aws sts get-caller-identity`"
             return None, [Problem("aws:region", settings.region, why, instead)]
     zones = answers["zones"]
+    refused = [name for name in addons if isinstance(answers[name], Exception)]
     return RegionSupport(
         account=answers["identity"].account_id,
         partition=answers["partition"].partition,
@@ -77,7 +90,23 @@ def read_region_support(settings: Settings) -> tuple[RegionSupport | None, list[
         zones=dict(zip(zones.names, zones.zone_ids, strict=True)),
         services=frozenset(name for name in REQUIRED_SERVICES if not isinstance(answers[name], Exception)),
         instance_types={name: _instance_type(answers[name]) for name in settings.workers.instance_types},
-    ), []
+        addon_versions={name: answers[name].version for name in addons if name not in refused},
+    ), [_no_addon(settings, name, answers[name]) for name in refused[:1]]
+
+
+def _addons(settings: Settings) -> tuple[str, ...]:
+    """The add-ons of the stack. None if the Kubernetes version is invalid, which another check reports."""
+    if not re.fullmatch(KUBERNETES_VERSION, settings.kubernetes_version):
+        return ()
+    return (*ADDONS, EFS_DRIVER) if settings.storage.driver == "efsCsi" else ADDONS
+
+
+def _no_addon(settings: Settings, name: str, error: Exception) -> Problem:
+    """EKS has no versions of add-ons for a Kubernetes version that it does not support."""
+    pulumi.log.debug(str(error))
+    why = f"has no version of the add-on {name} in {settings.region}: {_reason(error)}"
+    instead = "Write a Kubernetes version that EKS supports: `aws eks describe-cluster-versions` lists them"
+    return Problem("kubernetesVersion", settings.kubernetes_version, why, instead)
 
 
 def _side_by_side(calls: Mapping[str, pulumi.Output[Any]]) -> dict[str, Any]:

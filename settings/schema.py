@@ -22,6 +22,7 @@ ENGINE_KEYS = ("project", "stack", "aws")
 DEFAULT_ZONES = 2
 # The default quota of EKS for the nodes of one group. The limit of 30 groups needs more addresses than a VPC has.
 NODES_PER_GROUP = 450
+KUBERNETES_VERSION = r"1\.\d\d"
 
 NatGateways = Literal["none", "single", "perZone"]
 Capacity = Literal["onDemand", "spot"]

@@ -188,6 +188,8 @@ def _arns(call: Mapping[str, Any]) -> Iterator[str]:
     if service == "iam":
         host = p.get("Url", "").removeprefix("https://")
         yield f"arn:aws:iam::{ACCOUNT}:" + (f"role/{p['RoleName']}" if "RoleName" in p else f"oidc-provider/{host}")
+    elif service == "eks" and operation == "DescribeAddonVersions":
+        yield "*"
     elif service == "eks":
         cluster = p.get("clusterName") or p["name"]
         parts = {kind: p[key] for key, kind in EKS_PARTS.items() if key in p}

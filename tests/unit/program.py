@@ -125,6 +125,8 @@ class Aws(mocks.Mocks):
         service = args.args.get("name", "").rpartition("/")[2]
         if "getParameter" in args.token and service not in self.services:
             return {}, [("", f"reading SSM Parameter ({args.args['name']}): couldn't find resource")]
+        if args.args.get("kubernetesVersion") == "1.20":
+            return {}, [("", "couldn't find resource")]
         gpus = [{"count": GPUS.get(asked, 0), "manufacturer": "NVIDIA", "memorySize": 1, "name": "A10G"}]
         answers: dict[str, dict[str, Any]] = {
             "aws:index/getCallerIdentity:getCallerIdentity": {"accountId": ACCOUNT},
@@ -134,6 +136,9 @@ class Aws(mocks.Mocks):
                 "zoneIds": list(zones.values()),
             },
             "aws:ssm/getParameter:getParameter": {"name": args.args.get("name", "")},
+            "aws:eks/getAddonVersion:getAddonVersion": {
+                "version": f"{args.args.get('addonName')} for {args.args.get('kubernetesVersion')}"
+            },
             "aws:ec2/getInstanceType:getInstanceType": {
                 "supportedArchitectures": ["arm64" if asked.startswith("m7g") else "x86_64"],
                 "gpuses": gpus if asked in GPUS else [],

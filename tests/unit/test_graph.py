@@ -41,6 +41,8 @@ def edges(graph: Graph) -> list[tuple[Resource, Resource]]:
     found += [(nodes, policy) for policy in graph.all(POLICIES) if policy.name.startswith("worker-")]
     found += [(cluster, policy) for policy in graph.all(POLICIES) if policy.name.startswith("cluster-")]
     found += [(cluster, logs) for logs in graph.all("aws:cloudwatch/logGroup:LogGroup")]
+    found += [(nodes, graph.named(addon)) for addon in ("vpc-cni", "kube-proxy")]
+    found += [(graph.named("coredns"), nodes), (provider, graph.named("coredns"))]
     found += [(provider, nodes)]
     found += [(provider, r) for r in graph.resources.values() if r.type.startswith("aws:eks/access")]
     found += [(r, provider) for r in graph.resources.values() if r.type.startswith("kubernetes:")]

@@ -23,19 +23,10 @@ from moto.eks.responses import EKSResponse
 from moto.iam.models import iam_backends
 from moto.moto_api._internal import mock_random
 
-from sandbox.cloud.patches import eks_rules
+from sandbox.cloud.patches import eks_addons, eks_rules
+from sandbox.cloud.patches.eks_addons import Addon
 
 VERSION = "1.35"
-ADDON_VERSIONS = {
-    "amazon-cloudwatch-observability": "v4.4.0-eksbuild.1",
-    "aws-ebs-csi-driver": "v1.48.0-eksbuild.1",
-    "aws-efs-csi-driver": "v2.1.11-eksbuild.1",
-    "coredns": "v1.12.4-eksbuild.1",
-    "eks-pod-identity-agent": "v1.3.8-eksbuild.2",
-    "kube-proxy": "v1.35.0-eksbuild.2",
-    "metrics-server": "v0.8.0-eksbuild.2",
-    "vpc-cni": "v1.20.3-eksbuild.1",
-}
 ACCESS_POLICIES = {
     "AmazonEKSAdminPolicy",
     "AmazonEKSAdminViewPolicy",
@@ -71,23 +62,6 @@ class Update(TypedDict):
     params: list[dict[str, str]]
     createdAt: datetime
     errors: list[str]
-
-
-@dataclass
-class Addon:
-    """An add-on of a cluster. It is active immediately, like every emulated resource."""
-
-    addon_name: str
-    cluster_name: str
-    addon_version: str
-    addon_arn: str
-    configuration_values: str | None
-    service_account_role_arn: str | None
-    tags: dict[str, str]
-    status: str = "ACTIVE"
-    health: dict[str, list[str]] = field(default_factory=lambda: {"issues": []})
-    created_at: datetime = field(default_factory=utcnow)
-    modified_at: datetime = field(default_factory=utcnow)
 
 
 @dataclass
@@ -127,6 +101,8 @@ class Backend(EKSBackend):
     ) -> Cluster:
         access, upgrade = given.pop("access_config", None) or {}, given.pop("upgrade_policy", None)
         protected, caller = given.pop("deletion_protection", None), given.pop("caller")
+        bootstrap = given.pop("bootstrap_self_managed_addons", None)
+        eks_addons.check_kubernetes_version(given.get("version"))
         eks_rules.check_encryption(self.account_id, self.region_name, caller, given["encryption_config"])
         ec2 = ec2_backends[self.account_id][self.region_name]
         subnet_ids = resources_vpc_config.get("subnetIds") or []
@@ -159,6 +135,7 @@ class Backend(EKSBackend):
         cluster.upgrade_policy = upgrade or {"supportType": "EXTENDED"}
         cluster.deletion_protection = bool(protected)
         cluster.addons, cluster.access_entries, cluster.updates = {}, {}, {}
+        cluster.self_managed = set() if bootstrap is False else set(eks_addons.BOOTSTRAPPED)
         group = ec2.create_security_group(
             name=f"eks-cluster-sg-{name}-{int(identity[:8], 16)}",
             description="EKS created security group applied to ENI that is attached to EKS Control Plane master nodes",
@@ -188,6 +165,8 @@ class Backend(EKSBackend):
             old: Any = getattr(cluster, attribute, None)
             if attribute == "logging":
                 value = _merged_logging(old, value)
+            if attribute == "version":
+                eks_rules.check_upgrade(old, value)
             setattr(cluster, attribute, {**old, **value} if isinstance(old, dict) else value)
         return self._updated(cluster, kind, changes)
 
@@ -210,6 +189,8 @@ class Backend(EKSBackend):
             group.disk_size = None
         group.update_config = update_config or {"maxUnavailable": 1}
         group.node_repair_config = repair or {"enabled": False}
+        if eks_addons.node_groups(cluster) and not eks_addons.nodes_can_start(cluster):
+            group.status = "CREATE_FAILED"
         # EKS creates an access entry for the nodes of a managed node group.
         if _has_access_entries(cluster) and node_role not in cluster.access_entries:
             group.created_entry = self._add_access_entry(cluster, node_role, "EC2_LINUX").principal_arn
@@ -238,12 +219,12 @@ class Backend(EKSBackend):
         cluster: Any = self.describe_cluster(cluster_name)
         if addon_name in cluster.addons:
             raise _in_use(f"Addon already exists: {addon_name}")
-        if addon_name not in ADDON_VERSIONS:
-            raise InvalidParameterException(message=f"Addon {addon_name} specified is not supported")
         unique = mock_random.uuid4()
         arn = cluster.arn.replace(":cluster/", ":addon/") + f"/{addon_name}/{unique}"
-        given["addon_version"] = given.get("addon_version") or ADDON_VERSIONS[addon_name]
-        given["tags"] = given.get("tags") or {}
+        given["addon_version"] = given.get("addon_version") or eks_addons.default_version(addon_name, cluster.version)
+        eks_addons.check_addon_version(addon_name, given["addon_version"], cluster.version)
+        conflict = not eks_addons.overwrites(cluster, addon_name, given.pop("resolve_conflicts", None))
+        given |= {"tags": given.get("tags") or {}, "cluster": cluster, "conflict": conflict}
         addon = Addon(addon_name=addon_name, cluster_name=cluster_name, addon_arn=arn, **given)
         cluster.addons[addon_name] = addon
         return addon
@@ -255,18 +236,35 @@ class Backend(EKSBackend):
         return cluster.addons[addon_name]  # type: ignore[no-any-return]
 
     def update_addon(self, cluster_name: str, addon_name: str, **changes: Any) -> Update:
-        addon = self.describe_addon(cluster_name, addon_name)
+        addon, cluster = self.describe_addon(cluster_name, addon_name), self.describe_cluster(cluster_name)
+        if changes["addon_version"]:
+            eks_addons.check_addon_version(addon_name, changes["addon_version"], str(cluster.version))
         for attribute, value in changes.items():
             if value is not None:
                 setattr(addon, attribute, value)
         addon.modified_at = utcnow()
-        return self._updated(self.describe_cluster(cluster_name), "AddonUpdate", changes)
+        return self._updated(cluster, "AddonUpdate", changes)
 
     def delete_addon(self, cluster_name: str, addon_name: str) -> Addon:
         addon = self.describe_addon(cluster_name, addon_name)
         cluster: Any = self.describe_cluster(cluster_name)
         del cluster.addons[addon_name]
+        cluster.self_managed.discard(addon_name)
+        if addon_name == eks_addons.NETWORK:
+            for group in eks_addons.node_groups(cluster):
+                self._leave_interface(cluster, group)
         return addon
+
+    def _leave_interface(self, cluster: Any, group: Any) -> None:
+        """Nobody deletes the interfaces that the network plugin had added to the nodes."""
+        ec2 = ec2_backends[self.account_id][self.region_name]
+        node, groups = f"i-{mock_random.get_random_hex(17)}", cluster.resources_vpc_config["securityGroupIds"]
+        if group.launch_template:
+            data = ec2.get_launch_template(group.launch_template["id"]).latest_version().data
+            groups = data.get("SecurityGroupIds") or groups
+        ec2.create_network_interface(
+            ec2.get_subnet(group.subnets[0]), "", group_ids=groups, description=f"aws-K8S-{node}"
+        )
 
     def create_access_entry(self, cluster_name: str, principal_arn: str, kind: str | None, **given: Any) -> AccessEntry:
         cluster: Any = self.describe_cluster(cluster_name)
@@ -416,6 +414,7 @@ class Response(EKSResponse):
                 access_config="accessConfig",
                 upgrade_policy="upgradePolicy",
                 deletion_protection="deletionProtection",
+                bootstrap_self_managed_addons="bootstrapSelfManagedAddons",
             ),
         )
         return ActionResult({"cluster": cluster})
@@ -492,10 +491,16 @@ class Response(EKSResponse):
                 addon_version="addonVersion",
                 configuration_values="configurationValues",
                 service_account_role_arn="serviceAccountRoleArn",
+                resolve_conflicts="resolveConflicts",
                 tags="tags",
             )
         )
         return ActionResult({"addon": addon})
+
+    def describe_addon_versions(self) -> ActionResult:
+        return ActionResult(
+            {"addons": list(eks_addons.supported_versions(*self._parameters("addonName", "kubernetesVersion")))}
+        )
 
     def describe_addon(self) -> ActionResult:
         return ActionResult({"addon": self.eks.describe_addon(*self._parameters("name", "addonName"))})
@@ -562,6 +567,7 @@ PATHS = (
     "/clusters/(?P<name>[^/]+)/updates/(?P<updateId>[^/]+)$",
     "/clusters/(?P<name>[^/]+)/encryption-config/associate$",
     "/clusters/(?P<name>[^/]+)/node-groups/(?P<nodegroupName>[^/]+)/update-version$",
+    "/addons/supported-versions$",
     "/clusters/(?P<name>[^/]+)/addons$",
     "/clusters/(?P<name>[^/]+)/addons/(?P<addonName>[^/]+)$",
     "/clusters/(?P<name>[^/]+)/addons/(?P<addonName>[^/]+)/update$",

@@ -35,6 +35,13 @@ def check_group_size(scaling: Mapping[str, Any] | None) -> None:
         raise InvalidParameterException(message="maxSize must be at least 1")
 
 
+def check_upgrade(old: str, new: str) -> None:
+    """EKS upgrades one minor version at a time, and never downgrades."""
+    before, after = (int(version.partition(".")[2]) for version in (old, new))
+    if after not in (before, before + 1):
+        raise InvalidParameterException(message=f"Unsupported Kubernetes minor version update from {old} to {new}")
+
+
 def _allows(statement: Mapping[str, Any], action: str, account: str, caller: str) -> bool:
     """Whether a statement of a key policy allows the caller, or the account's IAM policies, this action."""
     principal = statement["Principal"]

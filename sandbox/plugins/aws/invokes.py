@@ -188,6 +188,25 @@ def _at(answer: Any, path: str, nothing: Any) -> Any:
     return nothing if answer is None else answer
 
 
+def _addon_version(cloud: Cloud, given: Checked) -> State:
+    """The default version of an add-on for a Kubernetes version, or the most recent one."""
+    asked = {"addonName": given["addonName"], "kubernetesVersion": given["kubernetesVersion"]}
+    found = [each for addon in cloud.pages("eks:DescribeAddonVersions", "addons", **asked) for each in _versions(addon)]
+    versions = [name for name, default in found if default or given.get("mostRecent")]
+    if not versions:
+        raise ProviderError(
+            f"no version of add-on {asked['addonName']} for Kubernetes {asked['kubernetesVersion']} was found"
+        )
+    return {**given, "id": asked["addonName"], "region": cloud.region, "version": versions[0]}
+
+
+def _versions(addon: Mapping[str, Any]) -> list[tuple[str, bool]]:
+    return [
+        (each["addonVersion"], any(fits["defaultVersion"] for fits in each["compatibilities"]))
+        for each in addon["addonVersions"]
+    ]
+
+
 FILTERS = blocks({"name": text(REQUIRED), "values": texts(REQUIRED)})
 
 INVOKES = {
@@ -227,6 +246,12 @@ INVOKES = {
             {"instanceType": text(REQUIRED), **REGION},
             [*INSTANCE_TYPE, *PARTS, "id", "region"],
             _instance_type,
+        ),
+        Invoke(
+            "aws:eks/getAddonVersion:getAddonVersion",
+            {"addonName": text(REQUIRED), "kubernetesVersion": text(REQUIRED), "mostRecent": flag(), **REGION},
+            ["addonName", "id", "kubernetesVersion", "mostRecent", "region", "version"],
+            _addon_version,
         ),
     ]
 }

@@ -84,6 +84,105 @@ def test_a_node_group_has_at_most_450_nodes(aws: Aws, subnets: list[str], role: 
     aws("eks").delete_cluster(name="eks-rules")
 
 
+@pytest.fixture
+def bare(aws: Aws, subnets: list[str], role: str) -> Iterator[dict[str, Any]]:
+    """The parameters of a node group in a cluster without self-managed add-ons."""
+    group = aws("ec2").create_security_group(GroupName="nodes", Description="nodes", VpcId=_vpc(aws, subnets[0]))
+    template = aws("ec2").create_launch_template(
+        LaunchTemplateName="eks-rules", LaunchTemplateData={"SecurityGroupIds": [group["GroupId"]]}
+    )["LaunchTemplate"]["LaunchTemplateId"]
+    network = {"subnetIds": subnets}
+    aws("eks").create_cluster(
+        name="eks-rules", version="1.34", roleArn=role, resourcesVpcConfig=network, bootstrapSelfManagedAddons=False
+    )
+    yield {
+        "clusterName": "eks-rules",
+        "nodegroupName": "g",
+        "nodeRole": role,
+        "subnets": subnets[:1],
+        "launchTemplate": {"id": template},
+        "scalingConfig": {"minSize": 1, "maxSize": 1, "desiredSize": 1},
+    }
+    for name in aws("eks").list_nodegroups(clusterName="eks-rules")["nodegroups"]:
+        aws("eks").delete_nodegroup(clusterName="eks-rules", nodegroupName=name)
+    aws("eks").delete_cluster(name="eks-rules")
+    interfaces = aws("ec2").describe_network_interfaces(Filters=[{"Name": "subnet-id", "Values": subnets}])
+    for interface in interfaces["NetworkInterfaces"]:
+        aws("ec2").delete_network_interface(NetworkInterfaceId=interface["NetworkInterfaceId"])
+    aws("ec2").delete_launch_template(LaunchTemplateId=template)
+    aws("ec2").delete_security_group(GroupId=group["GroupId"])
+
+
+def _vpc(aws: Aws, subnet: str) -> str:
+    return str(aws("ec2").describe_subnets(SubnetIds=[subnet])["Subnets"][0]["VpcId"])
+
+
+def addon(aws: Aws, name: str, **given: Any) -> str:
+    """Create an add-on of the cluster and return its status."""
+    return str(aws("eks").create_addon(clusterName="eks-rules", addonName=name, **given)["addon"]["status"])
+
+
+def status_of(aws: Aws, name: str) -> str:
+    return str(aws("eks").describe_addon(clusterName="eks-rules", addonName=name)["addon"]["status"])
+
+
+def test_nodes_need_the_network_plugin_and_coredns_needs_nodes(aws: Aws, bare: dict[str, Any]) -> None:
+    eks = aws("eks")
+    assert eks.create_nodegroup(**bare)["nodegroup"]["status"] == "CREATE_FAILED"
+    eks.delete_nodegroup(clusterName="eks-rules", nodegroupName="g")
+    assert (addon(aws, "vpc-cni"), addon(aws, "kube-proxy"), addon(aws, "coredns")) == ("ACTIVE", "ACTIVE", "DEGRADED")
+    assert eks.create_nodegroup(**bare)["nodegroup"]["status"] == "ACTIVE"
+    assert status_of(aws, "coredns") == "ACTIVE"
+    none = {"minSize": 0, "maxSize": 1, "desiredSize": 0}
+    eks.update_nodegroup_config(clusterName="eks-rules", nodegroupName="g", scalingConfig=none)
+    assert (status_of(aws, "coredns"), status_of(aws, "vpc-cni")) == ("DEGRADED", "ACTIVE")
+
+
+def test_a_network_plugin_that_is_deleted_before_the_nodes_leaves_interfaces_behind(
+    aws: Aws, bare: dict[str, Any]
+) -> None:
+    eks, ec2 = aws("eks"), aws("ec2")
+    addon(aws, "vpc-cni")
+    eks.create_nodegroup(**bare)
+    eks.delete_addon(clusterName="eks-rules", addonName="vpc-cni")
+    eks.delete_nodegroup(clusterName="eks-rules", nodegroupName="g")
+    (subnet,) = bare["subnets"]
+    (left,) = ec2.describe_network_interfaces(Filters=[{"Name": "subnet-id", "Values": [subnet]}])["NetworkInterfaces"]
+    assert "has dependencies" in refusal(ec2.delete_subnet, SubnetId=subnet)
+    (group,) = left["Groups"]
+    assert "has a dependent object" in refusal(ec2.delete_security_group, GroupId=group["GroupId"])
+
+
+def test_an_add_on_does_not_overwrite_a_self_managed_copy_unless_told_to(
+    aws: Aws, subnets: list[str], role: str
+) -> None:
+    aws("eks").create_cluster(name="eks-rules", roleArn=role, resourcesVpcConfig={"subnetIds": subnets})
+    assert addon(aws, "kube-proxy") == "CREATE_FAILED"
+    assert addon(aws, "vpc-cni", resolveConflicts="OVERWRITE") == "ACTIVE"
+    aws("eks").delete_cluster(name="eks-rules")
+
+
+def test_versions_of_add_ons_fit_the_kubernetes_version(aws: Aws, bare: dict[str, Any]) -> None:
+    def default(kubernetes: str) -> str:
+        asked = {"addonName": "kube-proxy", "kubernetesVersion": kubernetes}
+        (found,) = aws("eks").describe_addon_versions(**asked)["addons"]
+        versions = [each for each in found["addonVersions"] if each["compatibilities"][0]["defaultVersion"]]
+        return str(versions[0]["addonVersion"])
+
+    eks = aws("eks")
+    old, new = default("1.34"), default("1.35")
+    assert old != new
+    refused = refusal(eks.create_addon, clusterName="eks-rules", addonName="kube-proxy", addonVersion=new)
+    assert refused == "Addon version specified is not supported"
+    addon(aws, "kube-proxy", addonVersion=old)
+    update = {"clusterName": "eks-rules", "addonName": "kube-proxy", "addonVersion": new}
+    assert refusal(eks.update_addon, **update) == "Addon version specified is not supported"
+    assert "minor version update" in refusal(eks.update_cluster_version, name="eks-rules", version="1.36")
+    eks.update_cluster_version(name="eks-rules", version="1.35")
+    eks.update_addon(**update)
+    assert eks.describe_addon_versions(addonName="kube-proxy", kubernetesVersion="1.20")["addons"] == []
+
+
 def test_the_key_of_a_log_group_can_change(aws: Aws) -> None:
     group, key = {"logGroupName": "/keys"}, f"arn:aws:kms:eu-west-1:{ACCOUNT}:key/1"
 

@@ -137,13 +137,13 @@ def test_an_update_changes_only_the_given_fields_and_can_be_described(aws: Aws, 
 
 
 def test_add_ons_are_created_tagged_and_deleted(aws: Aws, cluster: dict[str, Any]) -> None:
-    eks, addon = aws("eks"), {"clusterName": "patched", "addonName": "coredns"}
+    eks, addon = aws("eks"), {"clusterName": "patched", "addonName": "eks-pod-identity-agent"}
     assert code(lambda: eks.create_addon(**addon | {"addonName": "none-such"})) == "InvalidParameterException"
     assert eks.create_addon(**addon, tags={"a": "b"})["addon"]["status"] == "ACTIVE"
     assert code(lambda: eks.create_addon(**addon)) == "ResourceInUseException"
     eks.tag_resource(resourceArn=eks.describe_addon(**addon)["addon"]["addonArn"], tags={"c": "d"})
     assert eks.describe_addon(**addon)["addon"]["tags"] == {"a": "b", "c": "d"}
-    assert eks.list_addons(clusterName="patched")["addons"] == ["coredns"]
+    assert eks.list_addons(clusterName="patched")["addons"] == ["eks-pod-identity-agent"]
     eks.delete_addon(**addon)
     assert code(lambda: eks.describe_addon(**addon)) == "ResourceNotFoundException"
 

@@ -380,7 +380,7 @@ CASES: dict[str, Case] = {
     "aws:eks/addon:Addon": Case(
         lambda w: {
             "clusterName": w.cluster,
-            "addonName": "aws-efs-csi-driver",
+            "addonName": "vpc-cni",
             "resolveConflictsOnCreate": "OVERWRITE",
         },
         lambda w: {"configurationValues": "{}", "serviceAccountRoleArn": w.role.state["arn"]},

@@ -108,6 +108,7 @@ def test_the_preview_role_can_only_read(graph: Graph) -> None:
     assert actions(graph, "preview-policy") == {
         "ec2:DescribeAvailabilityZones",
         "ec2:DescribeInstanceTypes",
+        "eks:DescribeAddonVersions",
         "kms:Decrypt",
         "s3:GetObject",
         "s3:ListBucket",

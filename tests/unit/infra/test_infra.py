@@ -105,6 +105,22 @@ def test_large_clusters_have_several_node_groups(program: RunStack) -> None:
     assert sizes == {"workers": 301, "workers-1": 300, "workers-2": 300}
 
 
+def test_add_ons_have_the_version_that_eks_recommends(program: RunStack) -> None:
+    graph = program({"kubernetesVersion": "1.34", "storage": {"driver": "efsCsi"}})
+    addons = [addon.inputs for addon in graph.all("aws:eks/addon:Addon")]
+    names = {"vpc-cni", "kube-proxy", "coredns", "aws-efs-csi-driver"}
+    assert {each["addonName"]: each["addonVersion"] for each in addons} == {name: f"{name} for 1.34" for name in names}
+    # Clusters of older versions of this program have self-managed copies.
+    assert {each["resolveConflictsOnCreate"] for each in addons} == {"OVERWRITE"}
+
+
+def test_a_running_cluster_with_self_managed_add_ons_is_not_replaced(program: RunStack) -> None:
+    cluster = program().named("eks")
+    assert cluster.inputs["bootstrapSelfManagedAddons"] is False
+    assert cluster.options.ignoreChanges == ["bootstrapSelfManagedAddons"]
+    assert cluster.inputs["upgradePolicy"] == {"supportType": "STANDARD"}
+
+
 @pytest.mark.parametrize(
     ("architecture", "gpus", "expected"),
     [

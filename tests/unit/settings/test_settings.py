@@ -86,6 +86,13 @@ def test_a_region_without_a_service_is_reported(program: RunStack) -> None:
     ]
 
 
+def test_a_kubernetes_version_that_eks_does_not_support_is_reported(program: RunStack) -> None:
+    (message,) = refusal(program, {"kubernetesVersion": "1.20"})
+    assert message.startswith('kubernetesVersion: "1.20" has no version of the add-on vpc-cni in us-west-2: ')
+    assert "couldn't find resource" in message
+    assert message.endswith("that EKS supports: `aws eks describe-cluster-versions` lists them.")
+
+
 def test_a_zone_that_eks_cannot_use_is_reported_with_its_id(monkeypatch: pytest.MonkeyPatch) -> None:
     config = {"aws:region": "us-west-1", "paddle-on-aws:availabilityZones": ["us-west-1a", "us-west-1c"]}
     message = (

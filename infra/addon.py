@@ -1,0 +1,29 @@
+"""An EKS add-on in the version that EKS recommends for the cluster."""
+
+import pulumi
+import pulumi_aws as aws
+
+
+def addon(
+    logical_name: str,
+    cluster: aws.eks.Cluster,
+    name: str,
+    version: str,
+    opts: pulumi.ResourceOptions,
+    role_arn: pulumi.Input[str] | None = None,
+) -> aws.eks.Addon:
+    """Installs the add-on, or takes over its self-managed copy. The update follows the update of the cluster."""
+    return aws.eks.Addon(
+        logical_name,
+        cluster_name=cluster.name,
+        addon_name=name,
+        addon_version=version,
+        service_account_role_arn=role_arn,
+        resolve_conflicts_on_create="OVERWRITE",
+        resolve_conflicts_on_update="OVERWRITE",
+        opts=pulumi.ResourceOptions.merge(
+            opts,
+            # Its id is its name: if create-before-delete were interrupted, the next run would delete the new one.
+            pulumi.ResourceOptions(delete_before_replace=True),
+        ),
+    )
