@@ -75,9 +75,10 @@ unit-python: ## run the unit tests on another Python: make unit-python PYTHON=py
 test: lint types unit ## run all checks and all tests
 	$(BIN)/pytest --ignore tests/unit --durations 15
 
-bench: venv ## measure the program (3 and 1000 trainers) and the preparation of data (1 GB)
+bench: venv ## measure the program (3 and 1000 trainers), the preparation of data and the export (1 GB each)
 	$(BIN)/python -m bench.program
 	$(BIN)/python -m bench.prepare 1
+	$(BIN)/python -m bench.export 1
 
 bench-watch: venv ## measure the live view with 1000 trainers on a real API server
 	$(BIN)/python -m bench.watch

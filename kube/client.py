@@ -24,6 +24,7 @@ import yaml
 Object = dict[str, Any]
 
 APPLY = "application/apply-patch+yaml"
+JSON_PATCH = "application/json-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 TIMEOUT_SECONDS = 60.0
 

@@ -56,14 +56,19 @@ def pulumi(stack: str, *arguments: str) -> str:
 
 
 def search(client: Callable[[str], Any], deployment: Mapping[str, Any]) -> dict[str, list[str]]:
-    """The IDs of the resources that exist in AWS without a record in the state, by URN."""
+    """The IDs of the resources that exist without a record in the state, by URN."""
     known = state.known_ids(deployment)
     tags = state.stack_tags(deployment)
     found: dict[str, list[str]] = {}
     for each in state.unfinished(deployment):
-        if not each.type.startswith(state.AWS):
+        ids: list[str] | None
+        if each.type.startswith(state.KUBERNETES):
+            # The ID follows from the inputs. `pulumi refresh` drops the object again if it does not exist.
+            ids = [state.object_id(each.inputs)]
+        elif each.type.startswith(state.AWS):
+            ids = find(client, each.type, each.inputs, tags)
+        else:
             continue
-        ids = find(client, each.type, each.inputs, tags)
         if ids is None:
             raise RecoverError(f"{each.type} is not supported. Search for {each.name} in AWS and delete it.")
         found[each.urn] = [identity for identity in ids if (each.type, identity) not in known]
@@ -73,7 +78,7 @@ def search(client: Callable[[str], Any], deployment: Mapping[str, Any]) -> dict[
 
 def lines(deployment: Mapping[str, Any], found: Mapping[str, Sequence[str]]) -> list[str]:
     """What recover does with each unfinished resource."""
-    live = {each["urn"] for each in deployment.get("resources") or [] if not each.get("delete")}
+    live = state.live_urns(deployment)
     text = []
     for each in state.unfinished(deployment):
         ids = found.get(each.urn, ())

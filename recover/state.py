@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 AWS = "aws:"
+KUBERNETES = "kubernetes:"
 
 
 @dataclass(frozen=True)
@@ -29,9 +30,25 @@ def unfinished(deployment: Mapping[str, Any]) -> list[Unfinished]:
     return [Unfinished(each["urn"], each["type"], each.get("inputs") or {}) for each in creates]
 
 
+def existing(deployment: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The resources in the state, without those that the engine has deleted to create them again."""
+    return [each for each in deployment.get("resources") or [] if not each.get("pendingReplacement")]
+
+
 def known_ids(deployment: Mapping[str, Any]) -> set[tuple[str, str]]:
     """Type and ID of each resource in the state."""
-    return {(each["type"], each["id"]) for each in deployment.get("resources") or [] if each.get("id")}
+    return {(each["type"], each["id"]) for each in existing(deployment) if each.get("id")}
+
+
+def live_urns(deployment: Mapping[str, Any]) -> set[str]:
+    """The URNs of the resources that the stack has."""
+    return {each["urn"] for each in existing(deployment) if not each.get("delete")}
+
+
+def object_id(inputs: Mapping[str, Any]) -> str:
+    """The ID of a Kubernetes object: its name, after its namespace if it has one."""
+    metadata = inputs["metadata"]
+    return "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))
 
 
 def provider(deployment: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -56,7 +73,7 @@ def adopt(deployment: Mapping[str, Any], found: Mapping[str, Sequence[str]]) -> 
     other ID is marked for deletion: the next `pulumi up` deletes it.
     """
     resources = list(deployment.get("resources") or [])
-    live = {each["urn"] for each in resources if not each.get("delete")}
+    live = live_urns(deployment)
     for operation in deployment.get("pending_operations") or []:
         resource = operation["resource"]
         if operation["type"] != "creating":
@@ -67,5 +84,10 @@ def adopt(deployment: Mapping[str, Any], found: Mapping[str, Sequence[str]]) -> 
             if resource["urn"] in live:
                 adopted["delete"] = True
             live.add(resource["urn"])
-            resources.append(adopted)
+            replaced = [each for each in resources if each.get("pendingReplacement") and each["urn"] == adopted["urn"]]
+            if replaced and not adopted.get("delete"):
+                # In the same place: a resource must be behind all that it depends on.
+                resources[resources.index(replaced[0])] = adopted
+            else:
+                resources.append(adopted)
     return {**deployment, "resources": resources, "pending_operations": []}

@@ -165,7 +165,7 @@ def _refuse_lost_settings(stack: engine_stack_file.Stack, arguments: Sequence[st
             raise SandboxError(f"`pulumi config {verbs[0]}` does not work in the sandbox. {instead}")
         if "--secret" in arguments:
             raise SandboxError(f"--secret: the sandbox cannot read secrets of {stack.file.name}. Use a plain value.")
-    elif any(each in ("-c", "--config") or each.startswith(("-c=", "--config=")) for each in arguments):
+    elif any(each.startswith(("-c", "-yc", "--config=")) or each == "--config" for each in arguments):
         raise SandboxError(f"--config: the next `up` would forget this value. {instead}")
 
 
@@ -283,10 +283,6 @@ def _refresh(sandbox: Sandbox) -> None:
     """Update the engine's state with the resources that exist, after an interrupted run."""
     report("The last run did not finish. Reading which resources exist.")
     if sandbox.engine.deployment().get("pending_operations"):
-        # `recover` adopts the AWS resources. Delete the Kubernetes objects, so that `up` can create them again.
-        for resource in sandbox.engine.unfinished_creates():
-            if resource["type"].startswith("kubernetes:"):
-                sandbox.kubernetes.remove(resource["inputs"])
         _recover(sandbox)
     elif sandbox.pulumi("refresh", "--yes", "--skip-preview", "--suppress-outputs"):
         raise SandboxError("`pulumi refresh` failed. The reason is above.")

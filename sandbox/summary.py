@@ -18,7 +18,7 @@ def model_lines(model: str, folder: Path) -> list[str]:
     lines = [f"  location: {model}"]
     try:
         done = json.loads((folder / model_folder(model) / "done").read_text())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         done = {}
     given = done.items() if isinstance(done, dict) else ()
     numbers = {key: value for key, value in given if type(value) in (int, float)}

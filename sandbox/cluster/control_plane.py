@@ -152,16 +152,6 @@ class ControlPlane:
                 api.request("DELETE", NODE.path(name=present["metadata"]["name"]))
         self._await("the nodes are not ready", lambda: all(_is_ready(node) for node in api.list(NODE)))
 
-    def remove(self, manifest: Mapping[str, Any]) -> None:
-        """Delete an object and its dependents, if it exists."""
-        api = self._api(self.kubeconfig)
-        kind = api.kind(manifest["apiVersion"], manifest["kind"])
-        name, namespace = manifest["metadata"]["name"], manifest["metadata"].get("namespace", "")
-        if kind is None or api.find(kind, namespace, name) is None:
-            return
-        api.request("DELETE", kind.path(namespace, name), {"propagationPolicy": "Foreground"})
-        self._await(f"{manifest['kind']} {name} is not deleted", lambda: api.find(kind, namespace, name) is None)
-
     def pids(self) -> dict[str, int]:
         """The pid of every component that was started."""
         return {file.stem: int(file.read_text()) for file in sorted((self._cluster / "pids").glob("*.pid"))}

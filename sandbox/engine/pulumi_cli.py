@@ -152,11 +152,6 @@ class PulumiCli:
     def resource_count(self) -> int:
         return sum(bool(resource.get("custom")) for resource in self.deployment().get("resources") or [])
 
-    def unfinished_creates(self) -> list[Resource]:
-        """The resources that a killed engine was creating."""
-        pending = self.deployment().get("pending_operations") or []
-        return [operation["resource"] for operation in pending if operation["type"] == "creating"]
-
     def last_changes(self) -> dict[str, int]:
         """The number of operations of the last update, by kind: create, update, replace, delete, same."""
         history = json.loads(self.output_of("stack", "history", "--json", "--page-size", "1"))

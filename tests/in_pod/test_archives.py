@@ -147,6 +147,15 @@ def test_the_member_before_a_damaged_header_is_named() -> None:
         read(bytes(archive[:header]))
 
 
+def test_a_tar_whose_end_was_never_written_is_an_error() -> None:
+    """A download into a file of the final size leaves zeros if it is interrupted."""
+    archive = make_tar({"a": b"1\n", "b": b"2\n"})
+    header = archive.index(b"b\0")
+    with pytest.raises(DataError, match="source: the tar is damaged after a: more than 1 MiB of zeros follows"):
+        read(archive[:header] + bytes(2 << 20))
+    assert read(archive + bytes(512 << 10)) == b"1\n2\n", "tar --blocking-factor=1024"
+
+
 def test_a_wrong_gzip_checksum_of_a_tar_is_an_error() -> None:
     archive = bytearray(gzip.compress(make_tar({"a": b"1\n"})))
     archive[-6] ^= 0x55

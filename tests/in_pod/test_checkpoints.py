@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import json
+from hashlib import sha256
 from pathlib import Path
 
+import checkpoints
+import pytest
 from checkpoints import newest_checkpoint
 
 
@@ -28,3 +33,27 @@ def test_other_folders_are_not_checkpoints(tmp_path: Path) -> None:
     messages: list[str] = []
     assert newest_checkpoint(tmp_path, messages.append) == "pass-00001"
     assert messages == []
+
+
+def test_a_checkpoint_that_cannot_be_read_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(tmp_path, "pass-00001", "pass-00002")
+    read = checkpoints.damage
+
+    def damage(checkpoint: Path) -> str:
+        if checkpoint.name == "pass-00002":
+            raise PermissionError(errno.EACCES, "Permission denied", "model")
+        return read(checkpoint)
+
+    monkeypatch.setattr(checkpoints, "damage", damage)
+    messages: list[str] = []
+    assert newest_checkpoint(tmp_path, messages.append) == "pass-00001"
+    assert messages == ["checkpoint pass-00002 is skipped: it cannot be read: [Errno 13] Permission denied: 'model'"]
+
+
+def test_a_checksum_in_capital_letters_is_a_checksum(tmp_path: Path) -> None:
+    make(tmp_path, "pass-00001")
+    (tmp_path / "pass-00001" / "model").write_bytes(b"good")
+    digest = sha256(b"good").hexdigest().upper()
+    done = {"files": {"model": {"bytes": 4, "sha256": digest}}}
+    (tmp_path / "pass-00001" / "done").write_text(json.dumps(done))
+    assert newest_checkpoint(tmp_path, print) == "pass-00001"

@@ -115,6 +115,16 @@ def test_a_trainer_waits_for_the_decision_of_trainer_0(attempt: Attempt, joined:
     assert isinstance(decide(seen, settings(1, uid)), Wait)
 
 
+@pytest.mark.parametrize("ended", ["", "trainer 0's pod was deleted"])
+def test_of_two_launchers_of_trainer_0_the_older_one_ends(ended: str) -> None:
+    """A node that lost its network still writes to the volume. Its old list of pods must not end the new attempt."""
+    replaced = replace(RUNNING, members=("another-uid", "uid-1", "uid-2"), ended=ended)
+    action = decide(snapshot(joined=3, attempt=replaced), settings(0))
+    assert isinstance(action, Exit)
+    assert action.status == 143
+    assert not isinstance(decide(snapshot(joined=0, attempt=replaced), settings(0)), Exit), "the new one decides"
+
+
 @pytest.mark.parametrize("training", [False, True])
 def test_a_trainer_gives_up_when_trainer_0_is_silent(training: bool) -> None:
     limit = PEER_TIMEOUT + SETTLE_SECONDS
@@ -236,6 +246,14 @@ def test_all_trainers_ended_well() -> None:
     assert isinstance(action, Publish)
     assert action.attempt.result == "finished"
     assert action.attempt.reason == "all 3 trainers ended with status 0; newest checkpoint: pass-00004"
+
+
+def test_an_end_without_a_new_checkpoint_is_reported() -> None:
+    """For example if only the arguments of the training have changed: all passes are complete already."""
+    action = decide(snapshot(attempt=RUNNING, joined=4, statuses=DONE, newest_checkpoint=RUNNING.resume), settings(0))
+    assert isinstance(action, Publish)
+    assert action.attempt.result == "finished"
+    assert action.attempt.reason.endswith("which existed before this attempt: it made no new one")
 
 
 def test_an_end_without_any_checkpoint_is_a_failure() -> None:

@@ -164,7 +164,7 @@ def test_an_object_that_differs_after_the_copy_fails_the_export(export: Export, 
 
 def test_strange_names_arrive_and_what_s3_cannot_store_is_named(export: Export) -> None:
     checkpoint = export.output / "pass-00000"
-    for name in ("-rf", "--delete", "a b", "[*]?", ".hidden", "\u00e9", "back\\slash", "'quoted\""):
+    for name in ("-rf", "--delete", "a b", "[*]?", ".hidden", "\u00e9\u4e2d\U0001f600", "back\\slash", "'quoted\""):
         (checkpoint / name).write_text(name)
     (export.output / "-folder").mkdir()
     (export.output / "-folder" / "-file").write_text("x")
@@ -176,6 +176,10 @@ def test_strange_names_arrive_and_what_s3_cannot_store_is_named(export: Export) 
     (checkpoint / ".nfs0001").write_text("x")
     (export.output / "two\nlines").mkdir()
     (export.output / "two\nlines" / "file").write_text("x")
+    Path(os.fsdecode(os.fsencode(checkpoint / "mod") + b"\xe8le")).write_text("x")
+    long = "n" * 250
+    (export.output / long / long / long / long).mkdir(parents=True)
+    (export.output / long / long / long / long / "model.pdparams").write_text("x")
     printed = export.succeed()
     assert export.exported() == kept
     for line in (
@@ -184,6 +188,9 @@ def test_strange_names_arrive_and_what_s3_cannot_store_is_named(export: Export) 
         "export.sh: pass-00000/fifo is skipped: it is not a regular file",
         "export.sh: latest is skipped: it is a link to a folder",
         "export.sh: pass-00000/.nfs0001 is skipped: it is a deleted file that a process still uses",
+        "export.sh: $'pass-00000/mod\\350le' is skipped: its name is not UTF-8 text",
+        f"export.sh: {'/'.join([long] * 4)}/model.pdparams is skipped: its name in S3 has 1029 bytes,"
+        " and S3 accepts 1024",
     ):
         assert line in printed.splitlines()
 

@@ -13,7 +13,7 @@ import pytest
 import splitting
 
 from tests.in_pod.api import make_pod
-from tests.in_pod.training_run import Trainer, TrainingRun, end_container
+from tests.in_pod.training_run import TRAINER, Trainer, TrainingRun, end_container
 
 ALL = ["pass-00000", "pass-00001", "pass-00002"]
 
@@ -265,6 +265,31 @@ def test_a_corrupt_newest_pass_is_skipped(run: TrainingRun) -> None:
     assert "starts from checkpoint pass-00000" in printed
 
 
+def test_errors_of_the_volume_that_pass_cost_no_attempt(run: TrainingRun) -> None:
+    unreliable = Path(__file__).parent / "unreliable"
+    run.settings.update(
+        UNRELIABLE_VOLUME=str(run.folder / "volume"),
+        PYTHONPATH=os.pathsep.join(map(str, [unreliable, TRAINER, *run.paddle])),
+        MAX_ATTEMPTS="1",
+    )
+    start(run)
+    finish(run)
+    assert len(run.all) == 3, "no pod had to be replaced"
+
+
+def test_data_for_another_number_of_trainers_is_a_clear_error(run: TrainingRun) -> None:
+    run.settings["MAX_ATTEMPTS"] = "1"
+    data = run.root / "data"
+    shutil.rmtree(data)
+    (run.folder / "lines").write_bytes(b"1\tgood\n" * 30)
+    splitting.split(splitting.Lines(run.folder / "lines", 0, "lines"), data, {}, 2)
+    shutil.copytree(data / "1", data / "2")
+    start(run)
+    run.wait(run.ended, replace=False)
+    assert run.statuses() == [100, 100, 100]
+    assert "data: the data is split for 2 trainers, not for 3; run the data Job again" in run.all[2].text()
+
+
 def test_a_missing_shard_is_a_clear_error(run: TrainingRun) -> None:
     run.settings["MAX_ATTEMPTS"] = "1"
     for path in (run.root / "data" / "2").iterdir():
@@ -336,7 +361,9 @@ def test_a_done_file_of_any_form_marks_a_complete_checkpoint(run: TrainingRun, c
     assert "resumes pass-00000" in run.pods[0].text()
 
 
-@pytest.mark.parametrize("content", [b"\xff{", b"[]", b'{"number": "one"}', b'{"surprise": 1}', b'{"members": 3}'])
+@pytest.mark.parametrize(
+    "content", [b"\xff{", b"[]", b'{"number": "one"}', b'{"surprise": 1}', b'{"members": 3}', b"[" * 100_000]
+)
 def test_unreadable_state_files_count_as_absent(run: TrainingRun, content: bytes) -> None:
     run.prepare_state(content)
     start(run)

@@ -29,6 +29,7 @@ def checkout(cached: None, tmp_path: Path) -> Iterator[Checkout]:
         (["pulumi", "config", "refresh"], "`pulumi config refresh` does not work in the sandbox. Run `"),
         (["pulumi", "config", "set", "--secret", "a", "b"], "--secret: the sandbox cannot read secrets"),
         (["pulumi", "up", "--config", "a=b"], "--config: the next `up` would forget this value. Run `"),
+        (["pulumi", "up", "-ca=b"], "--config: the next `up` would forget this value. Run `"),
     ],
 )
 def test_a_mistake_is_reported_without_a_traceback(checkout: Checkout, arguments: list[str], says: str) -> None:

@@ -15,6 +15,8 @@ from progress import BLOCK, DataError, blocks
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 HEAD = 512
 TAR_BUFFER = 1 << 16
+# Zeros end a tar, and fill its last record. More of them are a part of the file that was never written.
+MOST_ZEROS = 1 << 20
 NOT_TEXT = {
     "a zip archive": rb"PK(\x03\x04|\x05\x06)",
     "a 7z archive": rb"7z\xbc\xaf",
@@ -168,20 +170,23 @@ def is_tar(head: bytes) -> bool:
 
 def tar_members(stream: Stream, name: str) -> Iterator[tuple[str, Stream]]:
     """Each file in the archive, or in several archives one after the other."""
-    last, ended = "the beginning", False
+    last, ended, zeros = "the beginning", False, 0
 
     class StrictHeader(tarfile.TarInfo):
         """tarfile takes a damaged header, and the end of the file, for the end of the archive."""
 
         @classmethod
         def fromtarfile(cls, archive: tarfile.TarFile) -> StrictHeader:
-            nonlocal ended
+            nonlocal ended, zeros
             try:
                 return super().fromtarfile(archive)
             except tarfile.HeaderError as error:
                 at_the_end = isinstance(error, tarfile.EmptyHeaderError)  # type: ignore[attr-defined]
                 if isinstance(error, tarfile.EOFHeaderError):  # type: ignore[attr-defined]
-                    ended = True
+                    ended, zeros = True, zeros + tarfile.BLOCKSIZE
+                    if zeros > MOST_ZEROS:
+                        what = "more than 1 MiB of zeros follows"
+                        raise DataError(f"{name}: the tar is damaged after {last}: {what}") from error
                 elif not (at_the_end and ended):
                     what = "is cut off" if at_the_end else f"is damaged ({error})"
                     raise DataError(f"{name}: the tar {what} after {last}") from error
@@ -193,7 +198,7 @@ def tar_members(stream: Stream, name: str) -> Iterator[tuple[str, Stream]]:
             fileobj=stream, mode="r|", bufsize=TAR_BUFFER, tarinfo=StrictHeader, ignore_zeros=True
         ) as archive:
             for member in archive:
-                last, ended = member.name, False
+                last, ended, zeros = member.name, False, 0
                 if not member.isfile():
                     if not member.isdir():
                         print(f"{name}: {member.name} is skipped: it is not a regular file", flush=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Callable
 
 import contract
-from state_files import retry_transient
+from state_files import TRANSIENT, retry_transient
 
 
 def listed_files(content: bytes) -> dict[str, tuple[int, str]]:
@@ -25,6 +25,16 @@ def listed_files(content: bytes) -> dict[str, tuple[int, str]]:
 
 def defect(checkpoint: Path) -> str:
     """Why the training cannot resume from the checkpoint; empty if it can."""
+    try:
+        return damage(checkpoint)
+    except OSError as error:
+        if error.errno in TRANSIENT:
+            raise
+        return f"it cannot be read: {error}"
+
+
+def damage(checkpoint: Path) -> str:
+    """What is missing or wrong in the checkpoint; empty if nothing is."""
     done = checkpoint / contract.DONE_FILE
     if not done.is_file():
         return f"it has no file {contract.DONE_FILE}"
@@ -36,7 +46,7 @@ def defect(checkpoint: Path) -> str:
         with path.open("rb") as stream:
             for block in iter(lambda: stream.read(1 << 20), b""):
                 digest.update(block)
-        if digest.hexdigest() != expected:
+        if digest.hexdigest() != expected.lower():
             return f"{name} does not have its checksum"
     return ""
 

@@ -96,6 +96,8 @@ def decide(s: Snapshot, settings: TrainerSettings) -> Action:
     is_member = attempt.members[trainer : trainer + 1] == (settings.pod_uid,)
     if is_member and attempt.number > s.joined and not attempt.ended:
         return Join(attempt)
+    if trainer == 0 and 0 < s.joined < attempt.number and not is_member:
+        return Exit(TERMINATED, "another launcher of trainer 0 decides now: Kubernetes has replaced this pod")
     if trainer == 0:
         return decide_for_all(s, settings)
     # Trainer 0's launcher gives up first, because it knows the reason.
@@ -144,6 +146,8 @@ def decide_during_attempt(s: Snapshot, settings: TrainerSettings) -> Action:
         if not s.newest_checkpoint:
             return fail(attempt, "all trainers ended with status 0, but there is no complete checkpoint")
         reason = f"all {settings.trainers} trainers ended with status 0; newest checkpoint: {s.newest_checkpoint}"
+        if s.newest_checkpoint == attempt.resume:
+            reason += ", which existed before this attempt: it made no new one"
         return Publish(replace(attempt, result=FINISHED, reason=reason))
     lost = describe_lost(attempt.members, s.pods_by_uid) if s.pods_by_uid is not None else ""
     if lost:

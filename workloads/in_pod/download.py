@@ -23,6 +23,7 @@ INTERRUPTIONS = (
     urllib.error.URLError,
     http.client.HTTPException,
     socket.timeout,
+    TimeoutError,
     ConnectionError,
     ssl.SSLError,
 )

@@ -13,6 +13,23 @@ skip() {
     printf 'export.sh: %q is skipped: %s\n' "$1" "$2"
 }
 
+# Valid UTF-8, byte by byte. S3 accepts no other names.
+utf8=$'^([\x01-\x7f]|[\xc2-\xdf][\x80-\xbf]|\xe0[\xa0-\xbf][\x80-\xbf]|[\xe1-\xec\xee\xef][\x80-\xbf]{2}'
+utf8+=$'|\xed[\x80-\x9f][\x80-\xbf]|\xf0[\x90-\xbf][\x80-\xbf]{2}|[\xf1-\xf3][\x80-\xbf]{3}|\xf4[\x80-\x8f][\x80-\xbf]{2})*$'
+longest_key=1024
+
+# Set `why` if S3 cannot store a file with this name.
+check_name() {
+    local LC_ALL=C key=${to#s3://*/}/$1
+    if [[ $1 == *[[:cntrl:]]* ]]; then
+        why="its name contains a line break or another control character"
+    elif [[ ! $1 =~ $utf8 ]]; then
+        why="its name is not UTF-8 text"
+    elif ((${#key} > longest_key)); then
+        why="its name in S3 has ${#key} bytes, and S3 accepts $longest_key"
+    fi
+}
+
 # Count the files below a folder of the staging area. Remove what S3 cannot store.
 check_files() {
     local path name why
@@ -27,10 +44,10 @@ check_files() {
             why="it is a link to a folder"
         elif [[ ! -f $path ]]; then
             why="it is not a regular file"
-        elif [[ $name == *[[:cntrl:]]* ]]; then
-            why="its name contains a line break or another control character"
         elif [[ ${name##*/} == .nfs* ]]; then
             why="it is a deleted file that a process still uses"
+        else
+            check_name "$name"
         fi
         if [[ -n $why ]]; then
             skip "$name" "$why"

@@ -19,7 +19,7 @@ from checkpoints import newest_checkpoint
 from decisions import TERMINATED, Action, Exit, Join, Publish, Snapshot, StopTraining, decide, first_failure
 from keep_report import ReportKeeper
 from pods import PodWatcher, newest_pods
-from state_files import Attempt, Status, read_attempt, read_status, write_attempt, write_status
+from state_files import Attempt, Status, read_attempt, read_status, retry_transient, write_attempt, write_status
 from trainer_settings import LaunchError, TrainerSettings, log, read_settings
 from training import Training, adopt_orphans, describe_status
 
@@ -54,8 +54,10 @@ class Launcher:
         self.failure_seen = 0.0
         self.observed = 0  # the attempt that `statuses` and `failure_seen` describe
         self.checkpoint: tuple[str, tuple[object, ...]] = ("", ())
+        self.checkpoint_time = 0.0
         signal.signal(signal.SIGTERM, self._terminate)
-        (settings.job_folder / contract.LAUNCHERS).mkdir(parents=True, exist_ok=True)
+        launchers = settings.job_folder / contract.LAUNCHERS
+        retry_transient(lambda: launchers.mkdir(parents=True, exist_ok=True))
         self._recover()
 
     def _terminate(self, *_: Any) -> None:
@@ -156,9 +158,10 @@ class Launcher:
         """When a checkpoint was last written."""
         try:
             found = [entry for entry in os.scandir(self.settings.output) if contract.CHECKPOINT.fullmatch(entry.name)]
-            return max((entry.stat().st_mtime for entry in found), default=0.0)
+            self.checkpoint_time = max((entry.stat().st_mtime for entry in found), default=0.0)
         except OSError:
-            return 0.0
+            pass  # the next turn looks again
+        return self.checkpoint_time
 
     def act(self, action: Action, snapshot: Snapshot) -> int | None:
         """Carry out the action. Returns the exit status if the launcher has to exit."""

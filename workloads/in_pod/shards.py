@@ -18,7 +18,9 @@ def read_manifest(data: Path) -> dict[str, Any]:
         value = json.loads((data / contract.MANIFEST_FILE).read_text(encoding="utf-8"))
         shards = [(int(shard["start"]), int(shard["bytes"]), str(shard["digest"])) for shard in value["shards"]]
         known = len(shards) == value["splits"] == len(value["records"]) and bool(value["digest"])
-    except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return {}
+    except (ValueError, KeyError, TypeError, RecursionError):
         return {}
     return value if known else {}
 

@@ -83,7 +83,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
     try:
         value = json.loads(retry_transient(read))
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, BinaryIO, Iterator
@@ -77,33 +78,48 @@ def copy_in(settings: TrainerSettings, work: Path, cancelled: threading.Event) -
     if complete.exists():
         return
     shard = contract.shard(settings.job_folder, settings.trainer)
-    if not shard.is_dir():
+    if not retry_transient(shard.is_dir):
         needed = f"the data must be split for {settings.trainers} trainers"
         raise LaunchError(f"the shard {shard} is missing: {needed}; {contract.SPLIT_AGAIN}")
     extra = contract.shard(settings.job_folder, settings.trainers)
-    if extra.exists():
+    if retry_transient(extra.exists):
         why = f"the data is split for more than {settings.trainers} trainers"
         raise LaunchError(f"{extra} exists: {why}; {contract.SPLIT_AGAIN}")
-    if not settings.code.is_dir():
+    if not retry_transient(settings.code.is_dir):
         raise LaunchError(f"the training code {settings.code} is missing: {contract.SPLIT_AGAIN}")
-
-    def copy_file(source: str, target: str) -> None:
-        def copy() -> None:
-            with Path(source).open("rb") as reader, Path(target).open("wb") as writer:
-                for block in iter(lambda: reader.read(BLOCK), b""):
-                    if cancelled.is_set():
-                        raise CancelledError
-                    writer.write(block)
-
-        retry_transient(copy)
-
     shutil.rmtree(work, ignore_errors=True)
-    shutil.copytree(settings.code, work / "code", copy_function=copy_file)
-    shutil.copytree(shard, work / "data", copy_function=copy_file)
+    work.mkdir(parents=True)
+    copy_folder(settings.code, work / "code", cancelled)
+    copy_folder(shard, work / "data", cancelled)
     manifest = retry_transient(lambda: read_manifest(settings.job_folder / contract.DATA))
+    if manifest and manifest["splits"] != settings.trainers:
+        why = f"the data is split for {manifest['splits']} trainers, not for {settings.trainers}"
+        raise LaunchError(f"{settings.job_folder / contract.DATA}: {why}; {contract.SPLIT_AGAIN}")
     if manifest and (problem := shard_problem(work / "data", manifest["shards"][settings.trainer])):
         raise LaunchError(f"the shard {shard} is damaged: the copy {problem}; {contract.SPLIT_AGAIN}")
     complete.touch()
+
+
+def copy_folder(source: Path, target: Path, cancelled: threading.Event) -> None:
+    """Copy a folder from the volume. Each access is repeated while the volume returns a transient error."""
+    target.mkdir()
+    for path in retry_transient(lambda: sorted(source.iterdir())):
+        if retry_transient(path.is_dir):
+            copy_folder(path, target / path.name, cancelled)
+        else:
+            retry_transient(partial(copy_file, path, target / path.name, cancelled))
+
+
+def copy_file(source: Path, target: Path, cancelled: threading.Event) -> None:
+    """Copy a file in blocks, so that the copy can be cancelled."""
+    try:
+        with source.open("rb") as reader, target.open("wb") as writer:
+            for block in iter(lambda: reader.read(BLOCK), b""):
+                if cancelled.is_set():
+                    raise CancelledError
+                writer.write(block)
+    except OSError as error:
+        raise OSError(error.errno, f"{source} cannot be copied: {error}") from error
 
 
 def launch_commands(settings: TrainerSettings, attempt: Attempt, work: Path) -> dict[str, list[str]]:
@@ -185,11 +201,10 @@ class Training:
             self.started.set()
         except CancelledError:
             return
-        except shutil.Error as error:
-            source, _, reason = error.args[0][0]
-            self.start_error = f"could not start: {source} cannot be copied: {reason}"
-        except (LaunchError, OSError) as error:
-            self.start_error = f"could not start: {error}"
+        except OSError as error:
+            self.start_error = f"could not start: {error.strerror or error}"
+        except Exception as error:  # otherwise the launcher would wait for this thread forever
+            self.start_error = f"could not start: {error if isinstance(error, LaunchError) else repr(error)}"
 
     def _environment(self) -> dict[str, str]:
         site, stacks = self.work / "site", self.work / "stacks"

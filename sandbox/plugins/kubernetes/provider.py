@@ -14,7 +14,17 @@ from google.protobuf import empty_pb2, struct_pb2
 from grpc import ServicerContext as Context
 from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc, plugin_pb2, provider_pb2, provider_pb2_grpc
 
-from kube.client import APPLY, Api, ApiError, Kind, KubeconfigError, Object, UnreachableError, load_kubeconfig
+from kube.client import (
+    APPLY,
+    JSON_PATCH,
+    Api,
+    ApiError,
+    Kind,
+    KubeconfigError,
+    Object,
+    UnreachableError,
+    load_kubeconfig,
+)
 from sandbox.plugins.kubernetes import annotation, awaits, diff, openapi
 from sandbox.plugins.servicer import (
     InitFailedError,
@@ -55,6 +65,16 @@ REFUSED_KINDS = {
     "StatefulSet",
 }
 _CREATE_TRIES = 6
+_CREATOR = "pulumi-kubernetes"  # the field manager of a create
+# An update takes over the fields of these managers.
+_TAKEN_OVER = {
+    ("kubectl", "Apply"),
+    ("kubectl", "Update"),
+    ("before-first-apply", "Update"),
+    (_CREATOR, "Update"),
+    ("pulumi-kubernetes.exe", "Update"),
+    ("pulumi-resource-kubernetes", "Update"),
+}
 _INPUTS, _FIELD_MANAGER, _API_VERSION = "__inputs", "__fieldManager", "__initialApiVersion"
 
 
@@ -257,7 +277,9 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             return provider_pb2.UpdateResponse(properties=request.news)
         manager = _field_manager(inputs, old)
         try:
-            live = self._apply(self._kind(it), inputs, manager, request.preview)
+            kind = self._kind(it)
+            force = self._take_over(kind, inputs, manager, request.preview)
+            live = self._apply(kind, inputs, manager, request.preview, force)
         except ApiError as error:
             hint = (
                 f'; to overwrite these fields, set the annotation {annotation.PATCH_FORCE}: "true"'
@@ -360,28 +382,50 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         return now is not None and not awaits.job_ready(now)
 
     def _make(self, it: Target, inputs: Object, manager: str, preview: bool) -> Object:
-        """Create the object; wait shortly for its namespace, or for the end of an object that has its name."""
+        """Create the object; wait shortly for its namespace."""
         kind, metadata = self._kind(it), inputs["metadata"]
         for attempt in range(_CREATE_TRIES):
-            last = preview or attempt == _CREATE_TRIES - 1
-            there = self._config.api.find(kind, metadata.get("namespace", ""), metadata["name"])
-            terminating = there is not None and "deletionTimestamp" in there["metadata"]
-            if there and (preview or not self._config.upsert or terminating) and (last or not terminating):
-                hint = (
-                    "it is being deleted" if terminating else "import it, or set upsertExistingObjects on the provider"
-                )
-                raise ApiError(409, {"message": f"it already exists in the cluster; {hint}"})
             try:
-                if not terminating:
+                if self._config.upsert:
                     return self._apply(kind, inputs, manager, preview)
+                query = {"fieldManager": _CREATOR, "fieldValidation": "Strict"} | ({"dryRun": "All"} if preview else {})
+                return self._config.api.request("POST", kind.path(metadata.get("namespace", "")), inputs, query)
             except ApiError as error:
-                if error.code != 404 or last:
+                if error.code == 409:
+                    hint = "import it, or set upsertExistingObjects on the provider"
+                    raise ApiError(409, {"message": f"{error}; {hint}"}) from error
+                if error.code != 404 or preview or attempt == _CREATE_TRIES - 1:
                     raise
             self.cancelled.wait(2**attempt)
         raise AssertionError("the last attempt returns or raises an error")
 
-    def _apply(self, kind: Kind, inputs: Object, manager: str, preview: bool) -> Object:
-        force = preview or self._config.patch_force or annotation.is_true(inputs, annotation.PATCH_FORCE)
+    def _take_over(self, kind: Kind, inputs: Object, manager: str, preview: bool) -> bool:
+        """Become the manager of the fields that were written without server-side apply, as by a create.
+
+        Returns whether a preview must overwrite these fields, because it cannot change their manager.
+        """
+        metadata = inputs["metadata"]
+        live = self._config.api.find(kind, metadata.get("namespace", ""), metadata["name"])
+        entries = (live or {"metadata": {}})["metadata"].get("managedFields") or []
+        taken = [entry for entry in entries if (entry["manager"], entry["operation"]) in _TAKEN_OVER]
+        if not live or preview or not taken:
+            return not live or any(entry["manager"] == _CREATOR for entry in taken)
+        kept = [entry for entry in entries if entry not in taken]
+        own = next(
+            (e for e in kept if (e["manager"], e["operation"]) == (manager, "Apply") and "subresource" not in e), None
+        )
+        if own is None:
+            own = {**taken[0], "manager": manager, "operation": "Apply", "fieldsV1": {}}
+            kept.append(own)
+        for entry in taken:
+            own["fieldsV1"] = _merged(own["fieldsV1"], entry["fieldsV1"])
+        path = kind.path(metadata.get("namespace", ""), metadata["name"])
+        replace = {"op": "replace", "path": "/metadata/managedFields", "value": kept}
+        self._config.api.request("PATCH", path, [replace], {}, JSON_PATCH)
+        return False
+
+    def _apply(self, kind: Kind, inputs: Object, manager: str, preview: bool, force: bool = False) -> Object:
+        force = force or self._config.patch_force or annotation.is_true(inputs, annotation.PATCH_FORCE)
         query = {"fieldManager": manager, "force": str(force).lower(), "fieldValidation": "Strict"}
         if preview:
             query["dryRun"] = "All"
@@ -448,6 +492,11 @@ def _takes_the_same_name(news: Object, live: Object) -> bool:
 def _field_manager(inputs: Object, state: Object) -> str:
     given = annotation.get(inputs, annotation.FIELD_MANAGER)
     return given or state.get(_FIELD_MANAGER) or f"pulumi-kubernetes-{secrets.token_hex(4)}"
+
+
+def _merged(one: Object, other: Object) -> Object:
+    """The fields of two field managers together."""
+    return {key: _merged(one.get(key, {}), other.get(key, {})) for key in one | other}
 
 
 def _id(live: Object) -> str:

@@ -110,7 +110,7 @@ def test_sandbox_starts_over_when_another_kind_of_plugin_is_found(
     (tmp_path / "state").mkdir()
     environment = {"PATH": f"{engine.parent}:{os.environ['PATH']}"}
     parts = {
-        "engine": SimpleNamespace(environment=environment, state=tmp_path / "state", unfinished_creates=list),
+        "engine": SimpleNamespace(environment=environment, state=tmp_path / "state"),
         "aws": SimpleNamespace(python=Path(sys.executable)),
     }
     sandbox: Any = SimpleNamespace(**parts)

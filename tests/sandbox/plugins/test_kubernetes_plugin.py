@@ -286,8 +286,13 @@ def test_state_has_the_outputs_of_the_sdk(plugin: Plugin, api: Api, namespace: s
     assert resource_id == f"{namespace}/settings"
     assert state["metadata"]["uid"] == live["metadata"]["uid"]
     assert (state["apiVersion"], state["kind"], state["data"]) == ("v1", "ConfigMap", {"a": "b"})
-    managers = [entry["manager"] for entry in live["metadata"]["managedFields"]]
-    assert managers == [state["__fieldManager"]]
+    assert managers(live) == [("pulumi-kubernetes", "Update")]
+    plugin.update(state, config_map(namespace, a="c"))
+    assert managers(api.get(CONFIG_MAP, namespace, "settings")) == [(state["__fieldManager"], "Apply")]
+
+
+def managers(live: Object) -> list[tuple[str, str]]:
+    return [(entry["manager"], entry["operation"]) for entry in live["metadata"]["managedFields"]]
 
 
 def test_existing_object_is_taken_over_with_upsert(plugin: Plugin, cluster: ControlPlane, namespace: str) -> None:
@@ -578,6 +583,31 @@ def test_fields_of_other_managers_are_not_overwritten_by_default(plugin: Plugin,
     api.request("PATCH", path, {"data": {"a": "theirs"}}, {"fieldManager": "kubectl-edit"}, STRATEGIC)
     with pytest.raises(FailedError, match="patchForce"):
         plugin.update(state, inputs)
+
+
+def test_an_object_whose_create_was_interrupted_can_be_adopted(plugin: Plugin, api: Api, namespace: str) -> None:
+    inputs = job("interrupted", namespace, "true") | {"metadata": {"name": "interrupted", "namespace": namespace}}
+    inputs["metadata"]["annotations"] = {"pulumi.com/skipAwait": "true", "owner": "us"}
+    resource_id, _ = plugin.create(inputs)
+    uid = api.get(JOB, namespace, "interrupted")["metadata"]["uid"]
+    # The engine has lost what the create returned: it knows the inputs alone.
+    _, state, _ = plugin.read(resource_id, inputs, inputs)
+    assert plugin.diff(state, inputs).changes == pb.DiffResponse.DIFF_NONE
+    inputs["metadata"]["annotations"]["owner"] = "them"
+    plugin.update(state, inputs)
+    live = api.get(JOB, namespace, "interrupted")["metadata"]
+    assert (live["uid"], live["annotations"]["owner"]) == (uid, "them")
+
+
+def test_an_object_that_is_being_deleted_still_exists(plugin: Plugin, api: Api, namespace: str) -> None:
+    inputs = config_map(namespace, a="b")
+    inputs["metadata"]["finalizers"] = ["test/keep"]
+    plugin.create(inputs)
+    path = CONFIG_MAP.path(namespace, "settings")
+    api.request("DELETE", path)
+    with pytest.raises(FailedError, match="already exists"):
+        plugin.create(config_map(namespace, a="b"))
+    api.request("PATCH", path, {"metadata": {"finalizers": None}}, content_type=STRATEGIC)
 
 
 def test_deleted_object_is_detected(plugin: Plugin, api: Api, namespace: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from recover.__main__ import lines, search
 from recover.find import NAMED, SEARCHED, find
-from recover.state import adopt
+from recover.state import adopt, object_id
 from tests.unit.conftest import RunStack
 from tests.unit.program import stack_files
 
@@ -102,3 +102,33 @@ def test_other_operations_are_left_to_the_refresh(kind: str) -> None:
     exported = deployment(operation(KEY, "aws:kms/key:Key", kind))
     assert adopt(exported, {})["resources"] == exported["resources"]
     assert lines(exported, {}) == []
+
+
+JOB = "urn:pulumi:dev::paddle-on-aws::paddle:workloads:TrainingJob$kubernetes:batch/v1:Job::paddle-cluster-job"
+JOB_TYPE = "kubernetes:batch/v1:Job"
+JOB_INPUTS = {"metadata": {"name": "paddle-cluster-job", "namespace": "training"}}
+
+
+def test_a_job_that_may_be_running_is_adopted_and_not_created_again() -> None:
+    exported = deployment(operation(JOB, JOB_TYPE, metadata=JOB_INPUTS["metadata"]))
+    found = search(lambda service: None, exported)
+    assert found == {JOB: ["training/paddle-cluster-job"]}
+    assert lines(exported, found) == [
+        f"  {JOB_TYPE} paddle-cluster-job: training/paddle-cluster-job: add to the state if it exists"
+    ]
+    adopted = adopt(exported, found)["resources"][-1]
+    assert (adopted["id"], adopted["outputs"], adopted.get("delete")) == (found[JOB][0], JOB_INPUTS, None)
+
+
+def test_a_job_that_replaces_a_deleted_one_takes_its_place() -> None:
+    exported = deployment(operation(JOB, JOB_TYPE, metadata=JOB_INPUTS["metadata"]))
+    old = {"urn": JOB, "type": JOB_TYPE, "id": "training/paddle-cluster-job", "pendingReplacement": True}
+    later = {"urn": KEY, "type": "aws:kms/key:Key", "id": "key-1", "dependencies": [JOB]}
+    exported["resources"] += [old, later]
+    *_, adopted, last = adopt(exported, search(lambda service: None, exported))["resources"]
+    assert (adopted["urn"], adopted.get("pendingReplacement"), adopted.get("delete")) == (JOB, None, None)
+    assert last == later
+
+
+def test_an_object_without_a_namespace_is_known_by_its_name() -> None:
+    assert object_id({"metadata": {"name": "efsvol"}}) == "efsvol"

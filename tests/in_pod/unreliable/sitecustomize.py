@@ -1,0 +1,37 @@
+"""Makes a volume unreliable for a launcher: each call on each path of UNRELIABLE_VOLUME fails once with ESTALE."""
+
+from __future__ import annotations
+
+import builtins
+import errno
+import io
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+FUNCTIONS = ("open", "stat", "lstat", "scandir", "listdir", "mkdir", "rename", "unlink", "rmdir")
+failed: set[tuple[str, str]] = set()
+
+
+def unreliable(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*arguments: Any, **options: Any) -> Any:
+        for path in arguments[:2]:
+            text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else ""
+            if (
+                isinstance(text, str)
+                and text.startswith(os.environ["UNRELIABLE_VOLUME"])
+                and (name, text) not in failed
+            ):
+                failed.add((name, text))
+                raise OSError(errno.ESTALE, "Stale file handle", text)
+        return function(*arguments, **options)
+
+    return call
+
+
+# The processes of the training run a script, the launcher of a test a command.
+if "UNRELIABLE_VOLUME" in os.environ and sys.argv[:1] == ["-c"]:
+    for each in FUNCTIONS:
+        setattr(os, each, unreliable(each, getattr(os, each)))
+    builtins.open = io.open = unreliable("io.open", io.open)
