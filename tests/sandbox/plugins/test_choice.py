@@ -116,6 +116,7 @@ def test_sandbox_starts_over_when_another_kind_of_plugin_is_found(
     sandbox: Any = SimpleNamespace(**parts)
     running: Any = object()
     monkeypatch.setattr(commands, "FOLDER", tmp_path)
+    monkeypatch.setattr(commands, "PULUMI_HOME", tmp_path / "home/.pulumi")
     monkeypatch.setenv("HOME", "/nowhere")
     assert commands._install_plugins(sandbox) == []
     assert commands._reason_to_start_over(sandbox, running, []) == ""
