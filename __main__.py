@@ -68,7 +68,7 @@ dns = Dns(
         zone_name=settings.zone_name,
         cluster_name=settings.cluster_name,
         network=network,
-        api_endpoint=cluster.cluster.endpoint,
+        cluster=cluster,
         file_system_dns_name=storage.file_system.dns_name,
     ),
     on_aws,

@@ -77,12 +77,12 @@ class ClusterArgs:
 
 
 class Cluster(pulumi.ComponentResource):
-    """`kubernetes` is the provider of all objects inside the cluster."""
+    """`kubernetes` is the provider of all objects in the cluster. `before_nodes` must outlive the nodes."""
 
     cluster: aws.eks.Cluster
+    before_nodes: Sequence[pulumi.Resource]
     worker_group: aws.ec2.SecurityGroup
     nodes: Sequence[aws.eks.NodeGroup]
-    coredns: aws.eks.Addon
     identity_provider: aws.iam.OpenIdConnectProvider
     issuer: pulumi.Output[str]
     kubeconfig: pulumi.Output[str]
@@ -143,9 +143,10 @@ class Cluster(pulumi.ComponentResource):
         )
         # Nodes become ready only with a network plugin. If it were deleted before them, their interfaces would stay.
         plugins = [self._addon(name) for name in ("vpc-cni", "kube-proxy")]
-        self.nodes = self._nodes(subnet_ids, [*rules, *network.routes, *plugins])
+        self.before_nodes = [*rules, *network.routes, *plugins]
+        self.nodes = self._nodes(subnet_ids, self.before_nodes)
         # Its pods need nodes to become ready.
-        self.coredns = self._addon("coredns", self.nodes)
+        coredns = self._addon("coredns", self.nodes)
         admins = [access for i, arn in enumerate(settings.admins) for access in self._admin(i, arn)]
 
         certificate = self.cluster.certificate_authority.data
@@ -164,7 +165,7 @@ class Cluster(pulumi.ComponentResource):
             # Only a new cluster replaces the objects. A new cluster has a new endpoint, even with the same name.
             cluster_identifier=self.cluster.endpoint,
             # Pods need nodes, and the provider needs its access entry until all objects are deleted.
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[*self.nodes, self.coredns, *admins]),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[*self.nodes, coredns, *admins]),
         )
         self.register_outputs({"name": self.cluster.name, "endpoint": self.cluster.endpoint})
 

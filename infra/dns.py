@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
+from infra.cluster import Cluster
 from infra.naming import prefix
 from infra.network import Network
 
@@ -16,7 +17,7 @@ class DnsArgs:
     zone_name: str
     cluster_name: str
     network: Network
-    api_endpoint: pulumi.Output[str]
+    cluster: Cluster
     file_system_dns_name: pulumi.Output[str]
 
 
@@ -34,7 +35,7 @@ class Dns(pulumi.ComponentResource):
             # Route53 is slow. With this edge, destroy deletes the zone while it deletes the cluster.
             opts=pulumi.ResourceOptions(parent=self, depends_on=args.network.worker_subnets),
         )
-        api = args.api_endpoint.apply(lambda url: url.removeprefix("https://"))
+        api = args.cluster.cluster.endpoint.apply(lambda url: url.removeprefix("https://"))
         for host, target in {"api": api, "efs": args.file_system_dns_name}.items():
             aws.route53.Record(
                 f"{names}{host}-record",
@@ -44,6 +45,6 @@ class Dns(pulumi.ComponentResource):
                 ttl=TTL_SECONDS,
                 records=[target],
                 # With this edge, destroy deletes the records while it deletes the workers.
-                opts=pulumi.ResourceOptions(parent=self, depends_on=args.network.routes),
+                opts=pulumi.ResourceOptions(parent=self, depends_on=args.cluster.before_nodes),
             )
         self.register_outputs({"zone_id": self.zone.zone_id})

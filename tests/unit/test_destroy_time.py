@@ -8,16 +8,14 @@ import pytest
 from tests.unit.conftest import RunStack
 from tests.unit.program import Graph
 
-# Seconds that AWS and Kubernetes take to delete a resource, roughly. Types that are not here take a few seconds.
+# Seconds to delete a resource, roughly. Types that are not here take less than half a minute.
 SECONDS = {
     "aws:eks/nodeGroup:NodeGroup": 240,
     "aws:eks/cluster:Cluster": 150,
     "aws:ec2/natGateway:NatGateway": 60,
-    "aws:eks/addon:Addon": 60,
     "aws:efs/mountTarget:MountTarget": 30,
     "aws:route53/zone:Zone": 30,
     "aws:route53/record:Record": 30,
-    "aws:ec2/vpcEndpoint:VpcEndpoint": 10,
     "kubernetes:batch/v1:Job": 30,
 }
 

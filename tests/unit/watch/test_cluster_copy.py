@@ -31,11 +31,13 @@ class FakeApi:
         self.log: list[bytes] = []
         self.asked: list[str] = []
         self.open = threading.Event()
+        self.before_list: Callable[[], object] = lambda: None
 
     def request(self, method: str, path: str, query: dict[str, str]) -> dict[str, Any]:
         if path != PODS:
             return {"items": [], "metadata": {"resourceVersion": "1"}}
         self.asked.append(f"list {query['labelSelector']}")
+        self.before_list()
         answer = self.lists.pop(0) if self.lists else UnreachableError("the test is over")
         if isinstance(answer, Exception):
             raise answer
@@ -109,12 +111,14 @@ def test_a_version_that_is_too_old_leads_to_a_new_list(api: FakeApi, monkeypatch
 
 def test_an_error_is_shown_until_the_next_list(api: FakeApi) -> None:
     api.lists = [ApiError(403, {}), UnreachableError("no route"), OSError("no certificate"), [pod("a")]]
-    found = followed(api)
-    seen = set()
-    ends = time.monotonic() + 20
-    while names(found) != ["a"] and time.monotonic() < ends:
-        seen.add(found.trouble.get("pods", ""))
-    assert any("You have no right to list pods" in each for each in seen)
+    found = cluster_copy.Cluster(cast(Api, api), "default")
+    shown: list[str] = []
+    api.before_list = lambda: shown.append(found.trouble.get("pods", ""))
+    found.start()
+    eventually(lambda: names(found) == ["a"])
+    assert shown[0] == ""
+    assert "You have no right to list pods" in shown[1]
+    assert all(shown[2:4])
     eventually(lambda: found.listed and not found.trouble)
 
 
