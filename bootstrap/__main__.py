@@ -22,6 +22,15 @@ PROGRAM = "paddle-on-aws"
 # The name of a deploy role is this prefix and the name of the stack. Deployer policies start in the same way.
 DEPLOY = "paddle-deploy-"
 OLD_VERSIONS_DAYS = 90
+# What the program asks about the region before it creates anything.
+ASKED_OF_REGION = (
+    "ec2:DescribeAvailabilityZones",
+    "ec2:DescribeInstanceTypeOfferings",
+    "ec2:DescribeInstanceTypes",
+    "eks:DescribeAddonVersions",
+    "servicequotas:GetAWSDefaultServiceQuota",
+    "servicequotas:GetServiceQuota",
+)
 # A deployment waits for the training, so its credentials must last as long.
 DEPLOY_HOURS = 4
 # The ARN of each policy of a stack, by its part.
@@ -54,12 +63,8 @@ def preview_statements(partition: str, state: State) -> list[Statement]:
     """What a preview reads: facts about the region, the recorded state, the secrets in the settings."""
     services = f"arn:{partition}:ssm:*::parameter/aws/service/global-infrastructure/regions/*"
     return [
-        # AWS has no narrower resource for these actions.
-        allow(
-            "AskRegion",
-            ("ec2:DescribeAvailabilityZones", "ec2:DescribeInstanceTypes", "eks:DescribeAddonVersions"),
-            "*",
-        ),
+        # AWS has no narrower resource for most of these actions.
+        allow("AskRegion", ASKED_OF_REGION, "*"),
         allow("AskServices", ("ssm:GetParameter",), services),
         allow("ListState", ("s3:ListBucket",), state.bucket.arn),
         allow("ReadState", ("s3:GetObject",), pulumi.Output.concat(state.bucket.arn, "/", FILES)),

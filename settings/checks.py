@@ -14,8 +14,9 @@ import pulumi_aws as aws
 import yaml
 
 from settings.credentials import STATIC_KEYS, not_for_cli
+from settings.quotas import most_workers, quotas_of
 from settings.region import REQUIRED_SERVICES, RegionSupport, read_region_support
-from settings.schema import KUBERNETES_VERSION, Problem, Settings, camel, load
+from settings.schema import DEFAULT_ZONES, KUBERNETES_VERSION, Problem, Settings, camel, load
 from settings.subnets import ADDRESSES_PER_WORKER, LARGEST, SMALLEST, zone_capacity
 from workloads.in_pod import contract
 
@@ -395,24 +396,22 @@ RULES: tuple[Callable[[Settings], Problems], ...] = (
 )
 
 
-def _services(s: Settings, region: RegionSupport) -> Problems:
-    missing = [service for service in REQUIRED_SERVICES if service not in region.services]
-    if missing:
-        why = f"does not have {', '.join(missing)}"
-        yield Problem("aws:region", s.region, why, f"Choose a region that has {', '.join(REQUIRED_SERVICES)}")
-
-
 def _zones(s: Settings, region: RegionSupport) -> Problems:
+    usable = region.zones_for_workers
     for name in s.availability_zones:
+        instead = f"Choose from {', '.join(usable)}"
         if name not in region.zones:
             why = f"is not an availability zone of {s.region} for this account"
-            yield Problem("availabilityZones", name, why, f"Choose from {', '.join(region.usable_zones)}")
-        elif name not in region.usable_zones:
-            why = f"is zone {region.zones[name]}, where EKS cannot place a control plane"
-            yield Problem("availabilityZones", name, why, f"Choose from {', '.join(region.usable_zones)}")
-    if len(region.usable_zones) < 2:
-        why = f"has {len(region.usable_zones)} usable zones, and EKS needs two"
-        yield Problem("aws:region", s.region, why, "Choose another region")
+            yield Problem("availabilityZones", name, why, instead)
+        elif why := region.why_excluded(name):
+            yield Problem("availabilityZones", name, f"cannot be used: {why}", instead)
+    if len(usable) < DEFAULT_ZONES:
+        excluded = "; ".join(why for zone in sorted(region.zones) if (why := region.why_excluded(zone)))
+        why = f"has {len(usable)} usable zones, and EKS needs two. Excluded: {excluded}"
+        instead = "Choose another region"
+        if len(region.zones_for_cluster) >= DEFAULT_ZONES:
+            instead += ", or other types in workers.instanceTypes"
+        yield Problem("aws:region", s.region, why, instead)
 
 
 def _instance_types(s: Settings, region: RegionSupport) -> Problems:
@@ -448,5 +447,25 @@ def registry_of(image: str) -> str:
     return host if slash and ("." in host or ":" in host) else "docker.io"
 
 
-REGION_RULES: tuple[Callable[[Settings, RegionSupport], Problems], ...] = (_services, _zones, _instance_types)
-WARNINGS: tuple[Callable[[Settings, RegionSupport], Problems], ...] = (_images_in_china,)
+def _quotas(s: Settings, region: RegionSupport) -> Problems:
+    vcpus = {name: found.vcpus for name, found in region.instance_types.items() if found}
+    most = most_workers(vcpus, s.workers.capacity, region.quotas)
+    if most is not None and most < s.workers.count:
+        quotas = quotas_of(vcpus, s.workers.capacity)
+        listed = ", ".join(f'"{quota.name}" is {region.quotas[quota.code]:g}' for quota in quotas)
+        sizes = ", ".join(f"{name} has {count}" for name, count in vcpus.items())
+        why = f"is more than the {most} workers that the vCPU quotas of your account allow: {listed}, and {sizes}"
+        instead = "Request a higher quota in the console of Service Quotas, or use fewer or smaller workers"
+        yield Problem("workers.count", s.workers.count, why, instead)
+
+
+def _services(s: Settings, region: RegionSupport) -> Problems:
+    """A warning, because AWS's list does not contain every service of every region."""
+    missing = [service for service in REQUIRED_SERVICES if service not in region.services]
+    if missing:
+        why = f"does not have {', '.join(missing)} in AWS's list of services"
+        yield Problem("aws:region", s.region, why, "If creating its resources fails, choose another region")
+
+
+REGION_RULES: tuple[Callable[[Settings, RegionSupport], Problems], ...] = (_zones, _instance_types, _quotas)
+WARNINGS: tuple[Callable[[Settings, RegionSupport], Problems], ...] = (_services, _images_in_china)

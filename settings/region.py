@@ -2,14 +2,15 @@
 
 import asyncio
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import pulumi
 import pulumi_aws as aws
 from pulumi.runtime.sync_await import _sync_await
 
+from settings.quotas import SERVICE, quotas_of
 from settings.schema import DEFAULT_ZONES, KUBERNETES_VERSION, Problem, Settings
 
 Architecture = Literal["x86_64", "arm64"]
@@ -27,22 +28,29 @@ EFS_DRIVER = "aws-efs-csi-driver"
 class InstanceType:
     architecture: Architecture
     gpus: int
+    # Instance types with different numbers of vCPUs can be in one node group.
+    vcpus: int = field(compare=False)
 
 
 @dataclass(frozen=True)
 class RegionSupport:
-    """A region as this account sees it. `zones` maps zone names to zone ids. An unknown instance type is None.
+    """A region as this account sees it.
 
+    `zones` maps zone names to zone ids. `offers` maps the id of a zone to the workers' instance types that it offers.
+    An unknown instance type is None. `quotas` maps the code of an EC2 quota to its vCPUs; a quota that Service Quotas
+    did not answer is missing.
     `addon_versions` are the versions that EKS recommends for the Kubernetes version of the stack.
     """
 
     account: str
     partition: str
     dns_suffix: str
-    zones: dict[str, str]
+    zones: Mapping[str, str]
+    offers: Mapping[str, frozenset[str]]
     services: frozenset[str]
     instance_types: Mapping[str, InstanceType | None]
     addon_versions: Mapping[str, str]
+    quotas: Mapping[str, float]
 
     @property
     def instance_type(self) -> InstanceType:
@@ -50,11 +58,39 @@ class RegionSupport:
         return next(found for found in self.instance_types.values() if found)
 
     @property
-    def usable_zones(self) -> tuple[str, ...]:
+    def known_types(self) -> tuple[str, ...]:
+        """The workers' instance types that this region has."""
+        return tuple(name for name, found in self.instance_types.items() if found)
+
+    @property
+    def zones_for_cluster(self) -> tuple[str, ...]:
+        """The zones that EKS can use for a control plane."""
         return tuple(sorted(name for name, zone_id in self.zones.items() if zone_id not in UNUSABLE_ZONE_IDS))
 
+    def not_offered(self, zone: str) -> tuple[str, ...]:
+        """The workers' instance types that a zone does not offer."""
+        offered = self.offers.get(self.zones[zone], frozenset())
+        return tuple(name for name in self.known_types if name not in offered)
+
+    @property
+    def zones_for_workers(self) -> tuple[str, ...]:
+        """The zones of `zones_for_cluster` that offer all instance types of the workers.
+
+        EKS rejects a node group if one zone does not offer one of its types, with Spot capacity too.
+        """
+        return tuple(zone for zone in self.zones_for_cluster if not self.not_offered(zone))
+
     def zones_for(self, settings: Settings) -> tuple[str, ...]:
-        return settings.availability_zones or self.usable_zones[:DEFAULT_ZONES]
+        """The zones of the stack."""
+        return settings.availability_zones or self.zones_for_workers[:DEFAULT_ZONES]
+
+    def why_excluded(self, zone: str) -> str:
+        """Why the stack cannot use a zone. Empty if it can."""
+        if zone not in self.zones_for_cluster:
+            return f"{zone} is zone {self.zones[zone]}, where EKS cannot place a control plane"
+        if missing := self.not_offered(zone):
+            return f"{zone} does not offer {', '.join(missing)}"
+        return ""
 
 
 def read_region_support(settings: Settings) -> tuple[RegionSupport | None, list[Problem]]:
@@ -63,19 +99,28 @@ def read_region_support(settings: Settings) -> tuple[RegionSupport | None, list[
     version, addons = settings.kubernetes_version, _addons(settings)
     # Local zones and Wavelength zones cannot hold a control plane or a mount target.
     zone_type = aws.GetAvailabilityZonesFilterArgs(name="zone-type", values=["availability-zone"])
+    types = aws.ec2.GetInstanceTypeOfferingsFilterArgs(
+        name="instance-type", values=list(settings.workers.instance_types)
+    )
+    quotas = [quota.code for quota in quotas_of(settings.workers.instance_types, settings.workers.capacity)]
     answers = _side_by_side(
         {
             "identity": aws.get_caller_identity_output(),
             "zones": aws.get_availability_zones_output(filters=[zone_type]),
             "partition": aws.get_partition_output(),
+            "offers": aws.ec2.get_instance_type_offerings_output(filters=[types], location_type="availability-zone-id"),
             **{name: aws.ssm.get_parameter_output(name=f"{services}/{name}") for name in REQUIRED_SERVICES},
             **{name: aws.eks.get_addon_version_output(name, kubernetes_version=version) for name in addons},
             **{name: aws.ec2.get_instance_type_output(instance_type=name) for name in settings.workers.instance_types},
+            **{
+                code: aws.servicequotas.get_service_quota_output(service_code=SERVICE, quota_code=code)
+                for code in quotas
+            },
         }
     )
     for name, answer in answers.items():
         unknown_service = name in REQUIRED_SERVICES and _not_found(answer)
-        expected = unknown_service or name in (*settings.workers.instance_types, *addons)
+        expected = unknown_service or name in (*settings.workers.instance_types, *addons, *quotas)
         if isinstance(answer, Exception) and not expected:
             pulumi.log.debug(str(answer))
             why = f"could not be checked with AWS: {_reason(answer)}"
@@ -88,8 +133,10 @@ def read_region_support(settings: Settings) -> tuple[RegionSupport | None, list[
         partition=answers["partition"].partition,
         dns_suffix=answers["partition"].dns_suffix,
         zones=dict(zip(zones.names, zones.zone_ids, strict=True)),
+        offers=_offers(zip(answers["offers"].locations, answers["offers"].instance_types, strict=True)),
         services=frozenset(name for name in REQUIRED_SERVICES if not isinstance(answers[name], Exception)),
         instance_types={name: _instance_type(answers[name]) for name in settings.workers.instance_types},
+        quotas={code: answers[code].value for code in quotas if not isinstance(answers[code], Exception)},
         addon_versions={name: answers[name].version for name in addons if name not in refused},
     ), [_no_addon(settings, name, answers[name]) for name in refused[:1]]
 
@@ -107,6 +154,14 @@ def _no_addon(settings: Settings, name: str, error: Exception) -> Problem:
     why = f"has no version of the add-on {name} in {settings.region}: {_reason(error)}"
     instead = "Write a Kubernetes version that EKS supports: `aws eks describe-cluster-versions` lists them"
     return Problem("kubernetesVersion", settings.kubernetes_version, why, instead)
+
+
+def _offers(pairs: Iterable[tuple[str, str]]) -> dict[str, frozenset[str]]:
+    """The instance types of each zone, from pairs of a zone and an instance type."""
+    offers: dict[str, frozenset[str]] = {}
+    for zone, instance_type in pairs:
+        offers[zone] = offers.get(zone, frozenset()) | {instance_type}
+    return offers
 
 
 def _side_by_side(calls: Mapping[str, pulumi.Output[Any]]) -> dict[str, Any]:
@@ -127,12 +182,13 @@ def _not_found(answer: Any) -> bool:
 
 
 def _instance_type(found: Any) -> InstanceType | None:
-    """Architecture and number of NVIDIA GPUs, or None if the region does not have the type."""
+    """What the program uses of an instance type, or None if the region does not have it."""
     if isinstance(found, Exception):  # a type that EC2 does not know is an error of the call
         pulumi.log.debug(str(found))
         return None
     gpus = sum(gpu.count for gpu in found.gpuses if gpu.manufacturer.upper() == "NVIDIA")
-    return InstanceType("arm64" if "arm64" in found.supported_architectures else "x86_64", gpus)
+    architecture: Architecture = "arm64" if "arm64" in found.supported_architectures else "x86_64"
+    return InstanceType(architecture, gpus, found.default_vcpus)
 
 
 def _reason(error: Exception) -> str:

@@ -1,3 +1,7 @@
 """The AWS services that the sandbox emulates. The names are the keys of `aws:endpoints`."""
 
-EMULATED_SERVICES = ("autoscaling", "ec2", "efs", "eks", "iam", "kms", "logs", "route53", "s3", "ssm", "sts")
+EMULATED_SERVICES = (
+    *("autoscaling", "ec2", "efs", "eks", "iam", "kms", "logs", "route53", "s3", "servicequotas", "ssm", "sts"),
+)
+# The names of botocore, if they differ.
+BOTOCORE_NAMES = {"servicequotas": "service-quotas"}

@@ -219,6 +219,8 @@ def _arns(call: Mapping[str, Any]) -> Iterator[str]:
             yield f"arn:aws:route53:::hostedzone/{zone.rpartition('/')[2]}" if zone else "*"
     elif service == "s3":
         yield f"arn:aws:s3:::{p['Bucket']}" + ("/any" if operation.startswith("DeleteObject") else "")
+    elif service == "servicequotas":
+        yield f"{here}{p['ServiceCode']}/{p['QuotaCode']}"
     elif service == "ssm":
         yield f"arn:aws:ssm:{region}::parameter{p['Name']}"
     elif service != "sts":

@@ -123,7 +123,7 @@ def test_no_action_has_a_wildcard_and_resources_are_narrow_where_aws_allows_it()
     assert not [s["Sid"] for s in statements if any("*" in action for action in s["Action"])]
     assert not [s["Sid"] for s in statements if "NotAction" in s or "NotResource" in s or s["Effect"] != "Allow"]
     everything = {s["Sid"] for s in statements if s["Resource"] == "*"}
-    look = {"AddonVersionsLook", "ClusterLogsLook", "NetworkLook", "KeyLook"}
+    look = {"AddonVersionsLook", "ClusterLogsLook", "NetworkLook", "KeyLook", "QuotaDefaultsLook"}
     assert everything == look | {"KeyMake", "FileSystemMake", "ZoneMake"}
 
 

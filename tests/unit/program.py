@@ -4,7 +4,7 @@ import asyncio
 import contextvars
 import json
 import runpy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,10 @@ PARTITIONS = {"cn-": ("aws-cn", "amazonaws.com.cn"), "us-gov-": ("aws-us-gov", "
 PLACEHOLDER = "203.0.113.0/24"
 SECONDS_FOR_A_RUN = 60
 GPUS = {"g5.xlarge": 1, "g5.12xlarge": 4}
+# Instance types that only some zones offer: the ids of those zones.
+OFFERED_IN: Mapping[str, Sequence[str]] = {}
+# vCPUs of a quota by its code. Service Quotas does not answer for the others.
+QUOTAS: Mapping[str, float] = {}
 
 
 @dataclass(frozen=True)
@@ -127,7 +131,11 @@ class Aws(mocks.Mocks):
             return {}, [("", f"reading SSM Parameter ({args.args['name']}): couldn't find resource")]
         if args.args.get("kubernetesVersion") == "1.20":
             return {}, [("", "couldn't find resource")]
+        if "getServiceQuota" in args.token and args.args["quotaCode"] not in QUOTAS:
+            return {}, [("", "operation error Service Quotas: GetServiceQuota, AccessDeniedException")]
         gpus = [{"count": GPUS.get(asked, 0), "manufacturer": "NVIDIA", "memorySize": 1, "name": "A10G"}]
+        wanted = [name for each in args.args.get("filters", []) for name in each["values"]]
+        offers = [(name, zone) for name in wanted for zone in OFFERED_IN.get(name, zones.values())]
         answers: dict[str, dict[str, Any]] = {
             "aws:index/getCallerIdentity:getCallerIdentity": {"accountId": ACCOUNT},
             "aws:index/getPartition:getPartition": dict(zip(("partition", "dnsSuffix"), self.partition, strict=True)),
@@ -142,7 +150,13 @@ class Aws(mocks.Mocks):
             "aws:ec2/getInstanceType:getInstanceType": {
                 "supportedArchitectures": ["arm64" if asked.startswith("m7g") else "x86_64"],
                 "gpuses": gpus if asked in GPUS else [],
+                "defaultVcpus": 4 if asked.endswith(".xlarge") else 2,
             },
+            "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings": {
+                "instanceTypes": [name for name, _ in offers],
+                "locations": [zone for _, zone in offers],
+            },
+            "aws:servicequotas/getServiceQuota:getServiceQuota": {"value": QUOTAS.get(args.args.get("quotaCode", ""))},
         }
         return answers[args.token], []
 

@@ -109,6 +109,7 @@ class Backend(EKSBackend):
         subnets = [ec2.get_subnet(each) for each in subnet_ids]
         if len({subnet.availability_zone for subnet in subnets}) < 2:
             raise InvalidParameterException(message="Subnets specified must be in at least two different AZs")
+        eks_rules.check_cluster_zones((each.availability_zone, each.availability_zone_id) for each in subnets)
         if not re.fullmatch(r"[0-9A-Za-z][0-9A-Za-z_-]{0,99}", name):
             raise InvalidParameterException(message="The cluster name is not valid")
         vpc_id = subnets[0].vpc_id
@@ -174,6 +175,13 @@ class Backend(EKSBackend):
         self, cluster_name: str, node_role: str, nodegroup_name: str, **given: Any
     ) -> Nodegroup:
         eks_rules.check_group_size(given.get("scaling_config"))
+        ec2 = ec2_backends[self.account_id][self.region_name]
+        subnets = [ec2.get_subnet(each) for each in given["subnets"]]
+        eks_rules.check_group_zones(
+            ((each.availability_zone, each.availability_zone_id) for each in subnets),
+            given.get("instance_types") or ["t3.medium"],
+            self.region_name,
+        )
         update_config, repair = given.pop("update_config", None), given.pop("node_repair_config", None)
         cluster: Any = self.describe_cluster(cluster_name)
         version = given.pop("version", None) or cluster.version

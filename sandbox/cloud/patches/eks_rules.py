@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from moto.eks.exceptions import InvalidParameterException, InvalidRequestException
+from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS
+from moto.eks.exceptions import EKSError, InvalidParameterException, InvalidRequestException
 from moto.kms.models import kms_backends
 
 NODES_PER_GROUP = 450
+UNSUPPORTED_ZONE_IDS = ("use1-az3", "usw1-az2", "cac1-az3")
+
+
+class UnsupportedAvailabilityZoneException(EKSError):  # noqa: N818 (the name of EKS)
+    TYPE = "UnsupportedAvailabilityZoneException"
+    STATUS = 400
 
 
 def check_encryption(account: str, region: str, caller: str, encryption_config: Sequence[Mapping[str, Any]]) -> None:
@@ -23,6 +30,29 @@ def check_encryption(account: str, region: str, caller: str, encryption_config: 
             if not any(_allows(statement, action, account, caller) for statement in policy["Statement"]):
                 raise InvalidRequestException(
                     message=f"User: {caller} is not authorized to perform: {action} on resource: {key_arn}"
+                )
+
+
+def check_cluster_zones(zones: Iterable[tuple[str, str]]) -> None:
+    """EKS cannot place a control plane in some zones. `zones` are pairs of a zone's name and id."""
+    for name, zone_id in zones:
+        if zone_id in UNSUPPORTED_ZONE_IDS:
+            raise UnsupportedAvailabilityZoneException(
+                message=f"Cannot create cluster because {name}, the targeted availability zone, does not currently "
+                "have sufficient capacity to support the cluster."
+            )
+
+
+def check_group_zones(zones: Iterable[tuple[str, str]], instance_types: Sequence[str], region: str) -> None:
+    """Every zone of a node group must offer each of its types. `zones` are pairs of a zone's name and id."""
+    offers = INSTANCE_TYPE_OFFERINGS["availability-zone-id"].get(region, [])
+    offered = {(each["Location"], each["InstanceType"]) for each in offers}
+    for name, zone_id in zones:
+        for instance_type in instance_types:
+            if (zone_id, instance_type) not in offered:
+                raise InvalidRequestException(
+                    message=f"Your requested instance type ({instance_type}) is not supported in your requested "
+                    f"Availability Zone ({name})."
                 )
 
 

@@ -20,7 +20,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 from botocore.parsers import ResponseParserError
 
-from sandbox.cloud.services import EMULATED_SERVICES
+from sandbox.cloud.services import BOTOCORE_NAMES, EMULATED_SERVICES
 from sandbox.plugins.servicer import ProviderError
 from sandbox.plugins.wire import State, Unknown
 
@@ -122,7 +122,7 @@ class Cloud:
             if key not in self.clients:
                 style = {"addressing_style": "path" if self.settings.s3_path_style else "auto"}
                 self.clients[key] = _session().create_client(
-                    service,
+                    BOTOCORE_NAMES.get(service, service),
                     region_name=self.region,
                     endpoint_url=self.settings.endpoints[service],
                     aws_access_key_id=self.settings.access_key,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from botocore.exceptions import ClientError
 
-from sandbox.plugins.aws.cloud import Cloud, gone, only
+from sandbox.plugins.aws.cloud import Cloud, gone, only, plain, unpaired
 from sandbox.plugins.aws.props import REQUIRED, Prop, blocks, flag, text, texts
 from sandbox.plugins.aws.rows import REGION, Checked
 from sandbox.plugins.servicer import ProviderError
@@ -63,13 +64,10 @@ def _zones(cloud: Cloud, given: Checked) -> State:
 
 def _parameter(cloud: Cloud, given: Checked) -> State:
     name = given["name"]
-    try:
-        found = cloud("ssm:GetParameter", Name=name, WithDecryption=given["withDecryption"])["Parameter"]
-    except ClientError as error:
-        if not gone(error):
-            raise
-        # The official provider replaces AWS's error with this text.
-        raise ProviderError(f"reading SSM Parameter ({name}): couldn't find resource") from error
+    found = _existing(
+        lambda: cloud("ssm:GetParameter", Name=name, WithDecryption=given["withDecryption"])["Parameter"],
+        f"reading SSM Parameter ({name})",
+    )
     return {
         **given,
         "id": name,
@@ -80,6 +78,126 @@ def _parameter(cloud: Cloud, given: Checked) -> State:
         "value": Secret(found["Value"]),
         "version": found["Version"],
     }
+
+
+def _offerings(cloud: Cloud, given: Checked) -> State:
+    asked = {"Filters": [{"Name": each["name"], "Values": each["values"]} for each in given.get("filters") or []]}
+    if given.get("locationType"):
+        asked["LocationType"] = given["locationType"]
+    found = list(cloud.pages("ec2:DescribeInstanceTypeOfferings", "InstanceTypeOfferings", **asked))
+    return {
+        **given,
+        "id": cloud.region,
+        "region": cloud.region,
+        "instanceTypes": [each["InstanceType"] for each in found],
+        "locations": [each["Location"] for each in found],
+        "locationTypes": [each["LocationType"] for each in found],
+    }
+
+
+def _quota(cloud: Cloud, given: Checked) -> State:
+    """A quota has a current value only if the account has another value than the default one."""
+    asked = {"ServiceCode": given["serviceCode"], "QuotaCode": given["quotaCode"]}
+    default = cloud("servicequotas:GetAWSDefaultServiceQuota", **asked)["Quota"]
+    current = _found(lambda: cloud("servicequotas:GetServiceQuota", **asked)["Quota"]) or default
+    return {
+        **given,
+        "id": default["QuotaArn"],
+        "region": cloud.region,
+        "adjustable": default["Adjustable"],
+        "arn": current["QuotaArn"],
+        "defaultValue": default["Value"],
+        "globalQuota": default["GlobalQuota"],
+        "quotaName": default["QuotaName"],
+        "serviceName": default["ServiceName"],
+        "usageMetrics": [],
+        "value": current["Value"],
+    }
+
+
+def _session_context(cloud: Cloud, given: Checked) -> State:
+    """The role of a session. The ARN of a session has the name of the role, but not its path."""
+    arn = given["arn"]
+    answer = {**given, "id": arn, "issuerArn": arn, "issuerId": "", "issuerName": "", "sessionName": ""}
+    if ":sts:" not in arn or ":assumed-role/" not in arn:
+        return answer
+    _, name, session = arn.split("/")
+    role = _existing(lambda: cloud("iam:GetRole", RoleName=name)["Role"], f"unable to get role ({name})")
+    return answer | {
+        "issuerArn": role["Arn"],
+        "issuerId": role["RoleId"],
+        "issuerName": name,
+        "sessionName": session,
+    }
+
+
+def _role(cloud: Cloud, given: Checked) -> State:
+    name = given["name"]
+    role = _existing(lambda: cloud("iam:GetRole", RoleName=name)["Role"], f"reading IAM Role ({name})")
+    return {
+        "id": name,
+        "name": name,
+        "arn": role["Arn"],
+        "assumeRolePolicy": json.dumps(role["AssumeRolePolicyDocument"]),
+        "createDate": role["CreateDate"].strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "description": role.get("Description", ""),
+        "maxSessionDuration": role["MaxSessionDuration"],
+        "path": role["Path"],
+        "permissionsBoundary": role.get("PermissionsBoundary", {}).get("PermissionsBoundaryArn", ""),
+        "roleLastUseds": [],
+        "tags": unpaired(role.get("Tags")),
+        "uniqueId": role["RoleId"],
+    }
+
+
+def _user(cloud: Cloud, given: Checked) -> State:
+    name = given["userName"]
+    user = _existing(lambda: cloud("iam:GetUser", UserName=name)["User"], f"reading IAM User ({name})")
+    return {
+        "id": user["UserId"],
+        "arn": user["Arn"],
+        "path": user["Path"],
+        "permissionsBoundary": user.get("PermissionsBoundary", {}).get("PermissionsBoundaryArn", ""),
+        "tags": unpaired(user.get("Tags")),
+        "userId": user["UserId"],
+        "userName": name,
+    }
+
+
+def _access_entry(cloud: Cloud, given: Checked) -> State:
+    where = {"clusterName": given["clusterName"], "principalArn": given["principalArn"]}
+    identity = ":".join(where.values())
+    entry = _existing(
+        lambda: cloud("eks:DescribeAccessEntry", **where)["accessEntry"], f"reading EKS Access Entry ({identity})"
+    )
+    answered = plain(entry)
+    return {
+        **where,
+        **{name: answered[name] for name in ("accessEntryArn", "createdAt", "kubernetesGroups", "modifiedAt", "type")},
+        "id": identity,
+        "region": cloud.region,
+        "tags": entry.get("tags") or {},
+        "tagsAll": entry.get("tags") or {},
+        "userName": entry["username"],
+    }
+
+
+def _existing(ask: Callable[[], Any], what: str) -> Any:
+    """The answer. The official provider replaces AWS's error for a missing resource with this text."""
+    answer = _found(ask)
+    if answer is None:
+        raise ProviderError(f"{what}: couldn't find resource")
+    return answer
+
+
+def _found(ask: Callable[[], Any]) -> Any:
+    """The answer, or None if the resource does not exist."""
+    try:
+        return ask()
+    except ClientError as error:
+        if not gone(error):
+            raise
+        return None
 
 
 # The SDK's names, their paths in the answer of EC2, and the values that mean "none".
@@ -252,6 +370,51 @@ INVOKES = {
             {"addonName": text(REQUIRED), "kubernetesVersion": text(REQUIRED), "mostRecent": flag(), **REGION},
             ["addonName", "id", "kubernetesVersion", "mostRecent", "region", "version"],
             _addon_version,
+        ),
+        Invoke(
+            "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings",
+            {"filters": FILTERS, "locationType": text(), **REGION},
+            ["filters", "id", "instanceTypes", "locationType", "locationTypes", "locations", "region"],
+            _offerings,
+        ),
+        Invoke(
+            "aws:servicequotas/getServiceQuota:getServiceQuota",
+            {"quotaCode": text(REQUIRED), "serviceCode": text(REQUIRED), **REGION},
+            [
+                *("adjustable", "arn", "defaultValue", "globalQuota", "id", "quotaCode", "quotaName", "region"),
+                *("serviceCode", "serviceName", "usageMetrics", "value"),
+            ],
+            _quota,
+        ),
+        Invoke(
+            "aws:iam/getSessionContext:getSessionContext",
+            {"arn": text(REQUIRED)},
+            ["arn", "id", "issuerArn", "issuerId", "issuerName", "sessionName"],
+            _session_context,
+        ),
+        Invoke(
+            "aws:iam/getRole:getRole",
+            {"name": text(REQUIRED)},
+            [
+                *("arn", "assumeRolePolicy", "createDate", "description", "id", "maxSessionDuration", "name", "path"),
+                *("permissionsBoundary", "roleLastUseds", "tags", "uniqueId"),
+            ],
+            _role,
+        ),
+        Invoke(
+            "aws:iam/getUser:getUser",
+            {"userName": text(REQUIRED)},
+            ["arn", "id", "path", "permissionsBoundary", "tags", "userId", "userName"],
+            _user,
+        ),
+        Invoke(
+            "aws:eks/getAccessEntry:getAccessEntry",
+            {"clusterName": text(REQUIRED), "principalArn": text(REQUIRED), **REGION},
+            [
+                *("accessEntryArn", "clusterName", "createdAt", "id", "kubernetesGroups", "modifiedAt"),
+                *("principalArn", "region", "tags", "tagsAll", "type", "userName"),
+            ],
+            _access_entry,
         ),
     ]
 }

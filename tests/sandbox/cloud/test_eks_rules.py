@@ -13,7 +13,7 @@ from infra.iam import account_decides
 
 ACCOUNT = "123456789012"
 ROOT = {"AWS": f"arn:aws:iam::{ACCOUNT}:root"}
-Aws = Callable[[str], Any]
+Aws = Callable[..., Any]
 
 
 @pytest.fixture
@@ -181,6 +181,40 @@ def test_versions_of_add_ons_fit_the_kubernetes_version(aws: Aws, bare: dict[str
     eks.update_cluster_version(name="eks-rules", version="1.35")
     eks.update_addon(**update)
     assert eks.describe_addon_versions(addonName="kube-proxy", kubernetesVersion="1.20")["addons"] == []
+
+
+def in_zones(aws: Aws, region: str, zone_ids: list[str]) -> list[str]:
+    """Subnets in these zones of another region."""
+    ec2 = aws("ec2", region)
+    vpc = ec2.create_vpc(CidrBlock="10.9.0.0/16")["Vpc"]["VpcId"]
+    return [
+        ec2.create_subnet(VpcId=vpc, CidrBlock=f"10.9.{i}.0/24", AvailabilityZoneId=zone)["Subnet"]["SubnetId"]
+        for i, zone in enumerate(zone_ids)
+    ]
+
+
+def test_a_control_plane_is_not_placed_in_every_zone(aws: Aws, role: str) -> None:
+    subnets = in_zones(aws, "us-east-1", ["use1-az1", "use1-az3"])
+    cluster = {"name": "eks-rules", "roleArn": role, "resourcesVpcConfig": {"subnetIds": subnets}}
+    assert "does not currently have sufficient capacity" in refusal(aws("eks", "us-east-1").create_cluster, **cluster)
+
+
+@pytest.mark.parametrize("capacity", ["ON_DEMAND", "SPOT"])
+def test_each_zone_of_a_node_group_must_offer_each_type(aws: Aws, role: str, capacity: str) -> None:
+    eks = aws("eks", "us-west-2")
+    with_all, without_m4 = ([f"usw2-az{i}" for i in zones] for zones in ((1, 2), (1, 4)))
+    group = {"clusterName": "eks-rules", "nodegroupName": "g", "nodeRole": role, "capacityType": capacity}
+    types = ["m6i.large", "m4.large"]
+    for zones, accepted in ((with_all, True), (without_m4, False)):
+        subnets = in_zones(aws, "us-west-2", zones)
+        eks.create_cluster(name="eks-rules", roleArn=role, resourcesVpcConfig={"subnetIds": subnets})
+        if accepted:
+            eks.create_nodegroup(**group, subnets=subnets, instanceTypes=types)
+            eks.delete_nodegroup(clusterName="eks-rules", nodegroupName="g")
+        else:
+            message = refusal(eks.create_nodegroup, **group, subnets=subnets, instanceTypes=types)
+            assert message.startswith("Your requested instance type (m4.large) is not supported")
+        eks.delete_cluster(name="eks-rules")
 
 
 def test_the_key_of_a_log_group_can_change(aws: Aws) -> None:

@@ -334,7 +334,7 @@ def test_the_provider_listens_only_on_loopback(plugin: Plugin) -> None:
 def test_functions_return_the_answer_of_aws(plugin: Plugin) -> None:
     caller = plugin.invoke("aws:index/getCallerIdentity:getCallerIdentity")
     assert caller["accountId"] == "123456789012"
-    assert caller["arn"].startswith("arn:aws:sts::123456789012:")
+    assert caller["arn"] == "arn:aws:iam::123456789012:user/moto"
     partition = plugin.invoke("aws:index/getPartition:getPartition")
     assert (partition["partition"], partition["dnsSuffix"]) == ("aws", "amazonaws.com")
     assert partition["reverseDnsPrefix"] == "com.amazonaws"
@@ -370,3 +370,24 @@ def test_a_service_of_a_region_is_a_public_parameter(plugin: Plugin) -> None:
         assert (found["insecureValue"], found["type"]) == (name, "String")
     missing = error_of(lambda: plugin.invoke(token, name=f"{path}/none"))
     assert f"reading SSM Parameter ({path}/none): couldn't find resource" in missing
+
+
+def test_offerings_are_pairs_of_zone_and_instance_type(plugin: Plugin) -> None:
+    found = plugin.invoke(
+        "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings",
+        filters=[{"name": "instance-type", "values": ["m6i.large", "m4.large"]}],
+        locationType="availability-zone-id",
+        region="us-west-2",
+    )
+    pairs = set(zip(found["locations"], found["instanceTypes"], strict=True))
+    assert ("usw2-az4", "m6i.large") in pairs
+    assert ("usw2-az4", "m4.large") not in pairs
+    assert {kind for _, kind in pairs} == {"m6i.large", "m4.large"}
+
+
+def test_quotas_of_ec2_have_a_value(plugin: Plugin) -> None:
+    token = "aws:servicequotas/getServiceQuota:getServiceQuota"
+    found = plugin.invoke(token, serviceCode="ec2", quotaCode="L-1216C47A")
+    assert found["quotaName"] == "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances"
+    assert found["value"] == found["defaultValue"] > 1000
+    assert "NoSuchResource" in error_of(lambda: plugin.invoke(token, serviceCode="ec2", quotaCode="L-0"))

@@ -107,11 +107,14 @@ def test_the_preview_role_can_only_read(graph: Graph) -> None:
     assert [policy.name for policy in graph.all(INLINE) if policy.inputs["role"] == "preview"] == ["preview-policy"]
     assert actions(graph, "preview-policy") == {
         "ec2:DescribeAvailabilityZones",
+        "ec2:DescribeInstanceTypeOfferings",
         "ec2:DescribeInstanceTypes",
         "eks:DescribeAddonVersions",
         "kms:Decrypt",
         "s3:GetObject",
         "s3:ListBucket",
+        "servicequotas:GetAWSDefaultServiceQuota",
+        "servicequotas:GetServiceQuota",
         "ssm:GetParameter",
     }
     attached = graph.all(ATTACHMENT)

@@ -19,6 +19,19 @@ WITHOUT_TYPE = {"eks:CreateCluster"}
 # Dependent actions that the deployer does not need, with the reason.
 NOT_NEEDED: Mapping[str, str] = {
     "ssm:GetParameters": "the program calls only GetParameter, for one name",
+    **dict.fromkeys(
+        (
+            "autoscaling:DescribeAccountLimits",
+            "cloudformation:DescribeAccountLimits",
+            "dynamodb:DescribeLimits",
+            "elasticloadbalancing:DescribeAccountLimits",
+            "iam:GetAccountSummary",
+            "kinesis:DescribeLimits",
+            "rds:DescribeAccountAttributes",
+            "route53:GetAccountLimit",
+        ),
+        "the program asks for quotas of EC2, not of this service",
+    ),
 }
 # AWS lists both types as required, but a call names only one of them.
 ONE_OF_TWO = {"route53:ChangeTagsForResource on healthcheck"}

@@ -131,7 +131,7 @@ def test_a_running_cluster_with_self_managed_add_ons_is_not_replaced(program: Ru
     ],
 )
 def test_ami_type(architecture: Architecture, gpus: int, expected: str) -> None:
-    assert ami_type(InstanceType(architecture, gpus)) == expected
+    assert ami_type(InstanceType(architecture, gpus, vcpus=2)) == expected
 
 
 def test_the_kubeconfig_gets_tokens_from_the_aws_cli() -> None:

@@ -15,7 +15,7 @@ from pulumi.runtime import mocks
 from settings.checks import CODE_BYTES, check
 from settings.schema import ENGINE_KEYS, Settings, camel, declared, read
 from tests.unit.conftest import RunStack
-from tests.unit.program import PROJECT, Aws, run, stack_files
+from tests.unit.program import PROJECT, Aws, Graph, run, stack_files
 from workloads.scripts import with_imports
 
 BAD = yaml.safe_load((Path(__file__).parent / "bad_settings.yaml").read_text())
@@ -79,10 +79,15 @@ def test_invalid_provider_options_are_reported(
         run(monkeypatch, config, aws=Aws("us-west-2"))
 
 
-def test_a_region_without_a_service_is_reported(program: RunStack) -> None:
-    reported = refusal(program, {}, aws=Aws("us-west-2", services=("ec2", "eks", "kms", "s3", "route53")))
-    assert reported == [
-        'aws:region: "us-west-2" does not have efs. Choose a region that has ec2, efs, eks, kms, s3, route53.'
+def test_a_service_that_aws_does_not_list_is_a_warning(program: RunStack, monkeypatch: pytest.MonkeyPatch) -> None:
+    logged: list[str] = []
+    monkeypatch.setattr("pulumi.log.warn", logged.append)
+    program({}, aws=Aws("us-west-2"))
+    assert logged == []
+    program({}, aws=Aws("us-west-2", services=("ec2", "eks", "kms", "s3")))
+    assert logged == [
+        'aws:region: "us-west-2" does not have efs, route53 in AWS\'s list of services. If creating its resources '
+        "fails, choose another region."
     ]
 
 
@@ -96,7 +101,8 @@ def test_a_kubernetes_version_that_eks_does_not_support_is_reported(program: Run
 def test_a_zone_that_eks_cannot_use_is_reported_with_its_id(monkeypatch: pytest.MonkeyPatch) -> None:
     config = {"aws:region": "us-west-1", "paddle-on-aws:availabilityZones": ["us-west-1a", "us-west-1c"]}
     message = (
-        '"us-west-1c" is zone usw1-az2, where EKS cannot place a control plane. Choose from us-west-1a, us-west-1b.'
+        '"us-west-1c" cannot be used: us-west-1c is zone usw1-az2, where EKS cannot place a control plane. '
+        "Choose from us-west-1a, us-west-1b."
     )
     with pytest.raises(pulumi.RunError, match=re.escape(message)):
         run(monkeypatch, config)
@@ -105,7 +111,98 @@ def test_a_zone_that_eks_cannot_use_is_reported_with_its_id(monkeypatch: pytest.
 def test_a_region_with_one_usable_zone_is_reported(program: RunStack, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.unit.program.ZONES", {"us-west-2": {"us-west-2a": "usw2-az1", "us-west-2b": "usw1-az2"}})
     reported = refusal(program, {})
-    assert reported == ['aws:region: "us-west-2" has 1 usable zones, and EKS needs two. Choose another region.']
+    assert reported == [
+        'aws:region: "us-west-2" has 1 usable zones, and EKS needs two. Excluded: us-west-2b is zone usw1-az2, where '
+        "EKS cannot place a control plane. Choose another region."
+    ]
+
+
+OFFERED_IN = "tests.unit.program.OFFERED_IN"
+
+
+def zones_of(graph: Graph) -> list[str]:
+    """The zones of the workers' subnets, in the order of the subnets."""
+    return [graph.named(f"subnet-{i}").inputs["availabilityZone"] for i in range(2)]
+
+
+@pytest.mark.parametrize(
+    ("offered", "types", "zones"),
+    [
+        ({}, ["m6i.large"], "ab"),
+        ({"m6i.large": ["usw2-az2", "usw2-az3"]}, ["m6i.large"], "bc"),
+        # EKS rejects a node group if one zone does not offer one of its types.
+        ({"m6i.large": ["usw2-az1", "usw2-az3"]}, ["m5.large", "m6i.large"], "ac"),
+    ],
+)
+@pytest.mark.parametrize("capacity", ["onDemand", "spot"])
+def test_zones_that_offer_the_instance_types_are_used(
+    program: RunStack,
+    monkeypatch: pytest.MonkeyPatch,
+    offered: Mapping[str, Any],
+    types: list[str],
+    zones: str,
+    capacity: str,
+) -> None:
+    monkeypatch.setattr(OFFERED_IN, offered)
+    workers = {"instanceTypes": types, "capacity": capacity}
+    assert zones_of(program({"workers": workers})) == [f"us-west-2{letter}" for letter in zones]
+
+
+def test_too_few_zones_with_the_instance_types_are_reported(program: RunStack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OFFERED_IN, {"m6i.large": ["usw2-az2"]})
+    assert refusal(program, {}) == [
+        'aws:region: "us-west-2" has 1 usable zones, and EKS needs two. Excluded: us-west-2a does not offer m6i.large; '
+        "us-west-2c does not offer m6i.large. Choose another region, or other types in workers.instanceTypes."
+    ]
+    assert refusal(program, {"availabilityZones": ["us-west-2a", "us-west-2b"]})[0] == (
+        'availabilityZones: "us-west-2a" cannot be used: us-west-2a does not offer m6i.large. Choose from us-west-2b.'
+    )
+
+
+QUOTAS = "tests.unit.program.QUOTAS"
+STANDARD, GPU, STANDARD_SPOT = "L-1216C47A", "L-DB2E81BA", "L-34B43A08"
+
+
+def test_too_few_vcpus_are_reported(program: RunStack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(QUOTAS, {STANDARD: 5.0})
+    assert refusal(program, {}) == [
+        "workers.count: 3 is more than the 2 workers that the vCPU quotas of your account allow: "
+        '"Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances" is 5, and m6i.large has 2. '
+        "Request a higher quota in the console of Service Quotas, or use fewer or smaller workers."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("quotas", "workers", "accepted"),
+    [
+        ({STANDARD: 6.0}, {}, True),
+        ({STANDARD: 6.0}, {"instanceTypes": ["m6i.xlarge"]}, False),
+        # The quota of another kind of capacity, or of another family, does not count.
+        ({STANDARD: 0.0, STANDARD_SPOT: 6.0}, {"capacity": "spot"}, True),
+        ({STANDARD: 99.0, STANDARD_SPOT: 5.0}, {"capacity": "spot"}, False),
+        ({STANDARD: 99.0, GPU: 8.0}, {"instanceTypes": ["g5.xlarge"]}, False),
+        # Without an answer, and for families that are not in the table, nothing is checked.
+        ({GPU: 0.0}, {}, True),
+        ({STANDARD: 0.0}, {"instanceTypes": ["m6i.large", "u7i.large"]}, True),
+        # Types in the same group share the quota; types in two groups add up.
+        ({STANDARD: 5.0}, {"instanceTypes": ["m6i.xlarge", "m5.large"]}, False),
+        ({STANDARD: 6.0}, {"instanceTypes": ["m6i.xlarge", "m5.large"]}, True),
+        ({STANDARD: 4.0, "L-7295265B": 2.0}, {"instanceTypes": ["m6i.large", "x2.large"]}, True),
+        ({STANDARD: 2.0, "L-7295265B": 2.0}, {"instanceTypes": ["m6i.large", "x2.large"]}, False),
+    ],
+)
+def test_the_quota_of_the_capacity_and_the_family_counts(
+    program: RunStack,
+    monkeypatch: pytest.MonkeyPatch,
+    quotas: Mapping[str, float],
+    workers: Mapping[str, Any],
+    accepted: bool,
+) -> None:
+    monkeypatch.setattr(QUOTAS, quotas)
+    if accepted:
+        program({"workers": workers})
+    else:
+        assert [line.partition(":")[0] for line in refusal(program, {"workers": workers})] == ["workers.count"]
 
 
 def test_images_that_china_cannot_reach_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
