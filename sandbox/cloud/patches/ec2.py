@@ -1,9 +1,10 @@
-"""EC2 patches: tags of launch templates, routes of gateway endpoints, and complete deletion.
+"""EC2 patches: tags of launch templates, routes of gateway endpoints, complete deletion, and offered types.
 
 - The tags of a launch template are not part of its versions, and can change.
 - A VPC cannot be deleted while it contains security groups or an internet gateway.
 - A subnet or security group cannot be deleted while a network interface uses it.
 - Deleted VPCs, endpoints and NAT gateways leave nothing behind.
+- Zones of regions for which moto has no data, such as China, offer every instance type.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from moto.ec2.exceptions import DependencyViolationError
+from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS, INSTANCE_TYPES, InstanceTypeOfferingBackend
 from moto.ec2.models.launch_templates import LaunchTemplate, LaunchTemplateBackend
 from moto.ec2.models.nat_gateways import NatGateway, NatGatewayBackend
 from moto.ec2.models.security_groups import SecurityGroupBackend
@@ -26,6 +28,7 @@ _modify_endpoint = VPCBackend.modify_vpc_endpoint
 _delete_nat = NatGatewayBackend.delete_nat_gateway
 _delete_subnet = SubnetBackend.delete_subnet
 _delete_group = SecurityGroupBackend.delete_security_group
+_offerings = InstanceTypeOfferingBackend.describe_instance_type_offerings
 
 
 def _create_launch_template(
@@ -91,7 +94,23 @@ def _current_tags(self: LaunchTemplate) -> list[dict[str, str]]:
     return self.get_tags()
 
 
+def _offerings_everywhere(
+    self: Any, location_type: str | None = None, filters: dict[str, Any] | None = None
+) -> list[Any]:
+    places = {"availability-zone": "name", "availability-zone-id": "zone_id"}
+    if location_type not in places or INSTANCE_TYPE_OFFERINGS[location_type].get(self.region_name):
+        return _offerings(self, location_type, filters)
+    locations = [getattr(zone, places[location_type]) for zone in self.describe_availability_zones()]
+    every = [
+        {"InstanceType": name, "Location": each, "LocationType": location_type}
+        for name in INSTANCE_TYPES
+        for each in locations
+    ]
+    return [each for each in every if self.matches_filters(each, filters or {}, location_type)]
+
+
 def apply() -> None:
+    InstanceTypeOfferingBackend.describe_instance_type_offerings = _offerings_everywhere  # type: ignore[method-assign]
     LaunchTemplate.tags = property(_current_tags, lambda self, tags: None)  # type: ignore[assignment]
     LaunchTemplateBackend.create_launch_template = _create_launch_template  # type: ignore[method-assign]
     VPCBackend.delete_vpc = _delete_empty_vpc  # type: ignore[method-assign]

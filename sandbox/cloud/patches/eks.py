@@ -180,7 +180,7 @@ class Backend(EKSBackend):
         eks_rules.check_group_zones(
             ((each.availability_zone, each.availability_zone_id) for each in subnets),
             given.get("instance_types") or ["t3.medium"],
-            self.region_name,
+            ec2.describe_instance_type_offerings("availability-zone-id"),
         )
         update_config, repair = given.pop("update_config", None), given.pop("node_repair_config", None)
         cluster: Any = self.describe_cluster(cluster_name)

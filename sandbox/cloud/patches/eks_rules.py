@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS
 from moto.eks.exceptions import EKSError, InvalidParameterException, InvalidRequestException
 from moto.kms.models import kms_backends
 
@@ -43,9 +42,10 @@ def check_cluster_zones(zones: Iterable[tuple[str, str]]) -> None:
             )
 
 
-def check_group_zones(zones: Iterable[tuple[str, str]], instance_types: Sequence[str], region: str) -> None:
+def check_group_zones(
+    zones: Iterable[tuple[str, str]], instance_types: Sequence[str], offers: Iterable[Mapping[str, str]]
+) -> None:
     """Every zone of a node group must offer each of its types. `zones` are pairs of a zone's name and id."""
-    offers = INSTANCE_TYPE_OFFERINGS["availability-zone-id"].get(region, [])
     offered = {(each["Location"], each["InstanceType"]) for each in offers}
     for name, zone_id in zones:
         for instance_type in instance_types:

@@ -21,10 +21,11 @@ def _with_ec2(self: ServiceQuotasBackend, service_code: str, quota_code: str) ->
     quota = next((each for group in QUOTAS.values() for each in group if each.code == quota_code), None)
     if quota is None:
         raise NoSuchResource
+    arn = f"arn:{self.partition}:servicequotas:{self.region_name}:{self.account_id}:{service_code}/{quota_code}"
     return {
         "ServiceCode": service_code,
         "ServiceName": "Amazon Elastic Compute Cloud (Amazon EC2)",
-        "QuotaArn": f"arn:aws:servicequotas:{self.region_name}:{self.account_id}:{service_code}/{quota_code}",
+        "QuotaArn": arn,
         "QuotaCode": quota_code,
         "QuotaName": quota.name,
         "Value": VCPUS,

@@ -385,6 +385,13 @@ def test_offerings_are_pairs_of_zone_and_instance_type(plugin: Plugin) -> None:
     assert {kind for _, kind in pairs} == {"m6i.large", "m4.large"}
 
 
+def test_every_zone_of_a_region_without_data_offers_every_type(plugin: Plugin) -> None:
+    filters = [{"name": "instance-type", "values": ["m6i.large"]}]
+    token = "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings"
+    found = plugin.invoke(token, filters=filters, locationType="availability-zone", region="cn-north-1")
+    assert found["locations"] == ["cn-north-1a", "cn-north-1b"]
+
+
 def test_quotas_of_ec2_have_a_value(plugin: Plugin) -> None:
     token = "aws:servicequotas/getServiceQuota:getServiceQuota"
     found = plugin.invoke(token, serviceCode="ec2", quotaCode="L-1216C47A")
