@@ -83,6 +83,7 @@ class Cluster(pulumi.ComponentResource):
     before_nodes: Sequence[pulumi.Resource]
     worker_group: aws.ec2.SecurityGroup
     nodes: Sequence[aws.eks.NodeGroup]
+    coredns: aws.eks.Addon
     identity_provider: aws.iam.OpenIdConnectProvider
     issuer: pulumi.Output[str]
     kubeconfig: pulumi.Output[str]
@@ -146,7 +147,7 @@ class Cluster(pulumi.ComponentResource):
         self.before_nodes = [*rules, *network.routes, *plugins]
         self.nodes = self._nodes(subnet_ids, self.before_nodes)
         # Its pods need nodes to become ready.
-        coredns = self._addon("coredns", self.nodes)
+        self.coredns = self._addon("coredns", self.nodes)
         admins = [access for i, arn in enumerate(settings.admins) for access in self._admin(i, arn)]
 
         certificate = self.cluster.certificate_authority.data
@@ -165,7 +166,7 @@ class Cluster(pulumi.ComponentResource):
             # Only a new cluster replaces the objects. A new cluster has a new endpoint, even with the same name.
             cluster_identifier=self.cluster.endpoint,
             # Pods need nodes, and the provider needs its access entry until all objects are deleted.
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[*self.nodes, coredns, *admins]),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[*self.nodes, self.coredns, *admins]),
         )
         self.register_outputs({"name": self.cluster.name, "endpoint": self.cluster.endpoint})
 

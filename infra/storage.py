@@ -134,7 +134,7 @@ class Storage(pulumi.ComponentResource):
             cluster.cluster,
             EFS_DRIVER,
             region_support.addon_versions[EFS_DRIVER],
-            # The pods of the add-on need nodes.
-            pulumi.ResourceOptions(parent=self, depends_on=[*cluster.nodes, *role.ready]),
+            # The pods of the add-on need nodes, and find AWS by DNS.
+            pulumi.ResourceOptions(parent=self, depends_on=[cluster.coredns, *role.ready]),
             role.arn,
         )
