@@ -8,6 +8,7 @@ from infra.dns import Dns, DnsArgs
 from infra.encryption import Encryption, EncryptionArgs
 from infra.job_roles import JobRoles, JobRolesArgs
 from infra.network import Network, NetworkArgs
+from infra.notifications import Notifications, NotificationsArgs
 from infra.provider import aws_provider
 from infra.storage import Storage, StorageArgs
 from settings.checks import checked_settings
@@ -73,8 +74,12 @@ dns = Dns(
     ),
     on_aws,
 )
+topic: pulumi.Output[str] | None = None
+if settings.notify.email:
+    notifications = NotificationsArgs(settings, region_support.account, key_arn)
+    topic = Notifications("notifications", notifications, on_aws).topic.arn
 roles = JobRoles(
-    "job-roles", JobRolesArgs(settings, region_support.partition, cluster, key_arn, bucket.bucket.arn), on_aws
+    "job-roles", JobRolesArgs(settings, region_support.partition, cluster, key_arn, bucket.bucket.arn, topic), on_aws
 )
 
 in_cluster = pulumi.ResourceOptions(providers=[cluster.kubernetes])
@@ -92,7 +97,9 @@ if roles.export:
     model = pulumi.Output.concat(results, settings.job.newest_pass)
     destination = pulumi.Output.concat(results, settings.job.output_prefix)
     ExportJob(
-        "export", ExportJobArgs(settings, namespace.name, volume, training, roles.export, destination), in_cluster
+        "export",
+        ExportJobArgs(settings, namespace.name, volume, training, roles.export, destination, topic),
+        in_cluster,
     )
 
 pulumi.export("region", settings.region)

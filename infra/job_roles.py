@@ -31,6 +31,11 @@ def write_prefix(bucket: pulumi.Input[str], key: pulumi.Input[str], prefix: str)
     ]
 
 
+def send_messages(topic: pulumi.Input[str]) -> Statement:
+    """The permission to send messages. SNS encrypts them with the permissions for the key that `write_prefix` gives."""
+    return allow("SendMessages", ("sns:Publish",), topic)
+
+
 def read_source(partition: str, key: pulumi.Input[str], source: str) -> list[Statement]:
     """The permissions to read s3://bucket/key or all of s3://bucket/folder/, encrypted with the stack's key or not."""
     bucket, _, name = source.removeprefix("s3://").partition("/")
@@ -47,11 +52,14 @@ def read_source(partition: str, key: pulumi.Input[str], source: str) -> list[Sta
 
 @dataclass(frozen=True)
 class JobRolesArgs:
+    """`topic_arn` is the topic that the export Job sends messages to, if there is one."""
+
     settings: Settings
     partition: str
     cluster: Cluster
     key_arn: pulumi.Input[str]
     bucket_arn: pulumi.Input[str]
+    topic_arn: pulumi.Input[str] | None
 
 
 class JobRoles(pulumi.ComponentResource):
@@ -72,7 +80,7 @@ class JobRoles(pulumi.ComponentResource):
             (source,) = settings.data.sources
             self.data = role("data", DATA_ACCOUNT, read_source(args.partition, args.key_arn, source))
         if settings.export.enabled:
-            self.export = role(
-                "export", EXPORT_ACCOUNT, write_prefix(args.bucket_arn, args.key_arn, settings.job.output_prefix)
-            )
+            results = write_prefix(args.bucket_arn, args.key_arn, settings.job.output_prefix)
+            messages = [send_messages(args.topic_arn)] if args.topic_arn is not None else []
+            self.export = role("export", EXPORT_ACCOUNT, [*results, *messages])
         self.register_outputs({})

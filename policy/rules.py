@@ -22,6 +22,7 @@ INGRESS = "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"
 LOG_GROUP = "aws:cloudwatch/logGroup:LogGroup"
 MOUNT_TARGET = "aws:efs/mountTarget:MountTarget"
 TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
+TOPIC = "aws:sns/topic:Topic"
 
 NFS_PORT = 2049
 # Treat any public range wider than /8 as open to the internet.
@@ -49,6 +50,8 @@ def encrypted(resource: Resource, stack: Stack) -> Problems:
         yield from by_our_key("kmsKeyId")
     if resource.type == FILE_SYSTEM and at(resource.inputs, "encrypted") is not True:
         yield _problem(resource, "encrypted", "is off", "Write true")
+    if resource.type == TOPIC:
+        yield from by_our_key("kmsMasterKeyId")
     if resource.type == CLUSTER:
         yield from by_our_key("encryptionConfig.provider.keyArn")
     if resource.type == BUCKET_ENCRYPTION:

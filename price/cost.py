@@ -144,6 +144,8 @@ def _lines(settings: Settings, prices: Mapping[str, Any]) -> list[Line]:
         Line("EFS writes", None, "GB", price("efsWriteGB")),
         Line("S3 storage", None, "GiB-month", price("s3GiBMonth")),
         *([Line("control plane logs", None, "GB", price("logsGB"))] if settings.control_plane_logs else []),
+        # AWS does not charge for a budget.
+        *([Line("e-mail messages", None, "100,000", price("emails"))] if settings.notify.email else []),
     ]
 
 

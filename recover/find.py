@@ -14,6 +14,7 @@ Finder = Callable[[Client, Inputs], Iterable[str]]
 
 # Types whose ID follows from their inputs. `pulumi refresh` drops the resource again if it does not exist.
 NAMED: Mapping[str, str] = {
+    "aws:budgets/budget:Budget": "{accountId}:{name}",
     "aws:cloudwatch/logGroup:LogGroup": "{name}",
     "aws:ec2/keyPair:KeyPair": "{keyName}",
     "aws:efs/fileSystemPolicy:FileSystemPolicy": "{fileSystemId}",
@@ -138,6 +139,11 @@ def _nat_gateways(client: Client, inputs: Inputs) -> Iterable[str]:
     return [each["NatGatewayId"] for each in found if each["State"] in ("pending", "available")]
 
 
+def _topics(client: Client, inputs: Inputs) -> Iterable[str]:
+    caller, region = client("sts").get_caller_identity(), client("sns").meta.region_name
+    return [f"arn:{caller['Arn'].split(':')[1]}:sns:{region}:{caller['Account']}:{inputs['name']}"]
+
+
 def _route_tables(client: Client, inputs: Inputs) -> Iterable[str]:
     filters = [*_filters(vpc_id=inputs["vpcId"]), *_tags(inputs)]
     return [
@@ -225,6 +231,9 @@ SEARCHED: Mapping[str, Finder] = {
     "aws:iam/openIdConnectProvider:OpenIdConnectProvider": _identity_providers,
     "aws:kms/key:Key": _keys,
     "aws:route53/zone:Zone": _zones,
+    "aws:sns/topic:Topic": _topics,
+    # AWS lists a new subscription without its ARN. `pulumi up` gets the same subscription again.
+    "aws:sns/topicSubscription:TopicSubscription": lambda client, inputs: [],
     "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule": lambda client, inputs: _rules(client, inputs, True),
     "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule": lambda client, inputs: _rules(client, inputs, False),
 }

@@ -15,7 +15,7 @@ import yaml
 
 from settings.credentials import STATIC_KEYS, not_for_cli
 from settings.quotas import most_workers, quotas_of
-from settings.region import REQUIRED_SERVICES, RegionSupport, read_region_support
+from settings.region import BUDGETS_PARTITION, RegionSupport, read_region_support, services_for
 from settings.schema import DEFAULT_ZONES, KUBERNETES_VERSION, Problem, Settings, camel, load
 from settings.subnets import ADDRESSES_PER_WORKER, LARGEST, SMALLEST, zone_capacity
 from workloads.in_pod import contract
@@ -25,6 +25,7 @@ Problems = Iterator[Problem]
 NOT_A_RANGE = "is not an IPv4 range, or its address is not the first one of the range"
 LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 HTTPS_ADDRESS = r"https://[^\s/]+/\S+"
+EMAIL = r"[^@\s,;<>\"]{1,64}@[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?\.[A-Za-z]{2,}"
 IMAGE = r"[a-z0-9]+([._/:-]+[A-Za-z0-9]+)*(@sha256:[0-9a-f]{64})?"
 PRIVATE = [ipaddress.IPv4Network(n) for n in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")]
 # The VPC user guide advises against this range, because some AWS services use it themselves.
@@ -153,6 +154,7 @@ def _numbers(s: Settings) -> Problems:
         "pserver.sparsePorts": (s.pserver.sparse_ports, 0),
         "storage.sizeGiB": (s.storage.size_gib, 1),
         "storage.claimGiB": (s.storage.claim_gib, 1),
+        "notify.monthlyBudget": (s.notify.monthly_budget, 0),
     }
     for key, (value, least) in at_least.items():
         if value < least:
@@ -313,6 +315,17 @@ def _data(s: Settings) -> Problems:
         yield Problem("data.sha256", s.data.sha256, why, "Write 64 hex digits, or leave it empty")
 
 
+def _notify(s: Settings) -> Problems:
+    email, budget = s.notify.email, s.notify.monthly_budget
+    if email and not re.fullmatch(EMAIL, email):
+        yield Problem("notify.email", email, "is not an e-mail address", "Write one, such as team@example.com")
+    if email and not s.export.enabled:
+        why = "gets its messages from the export Job, and export.enabled is false"
+        yield Problem("notify.email", email, why, "Set export.enabled to true, or leave notify.email empty")
+    if budget > 0 and not email:
+        yield Problem("notify.monthlyBudget", budget, "has nobody to warn", "Write an address in notify.email")
+
+
 def _code(s: Settings) -> Problems:
     files = s.job.code_files
     if "train.py" not in files:
@@ -390,10 +403,17 @@ RULES: tuple[Callable[[Settings], Problems], ...] = (
     _people,
     _containers,
     _data,
+    _notify,
     _code,
     _kubeconfig,
     _tags,
 )
+
+
+def _budget(s: Settings, region: RegionSupport) -> Problems:
+    if s.notify.monthly_budget > 0 and region.partition != BUDGETS_PARTITION:
+        why = f"needs AWS Budgets in US dollars, and partition {region.partition} does not have that"
+        yield Problem("notify.monthlyBudget", s.notify.monthly_budget, why, "Write 0")
 
 
 def _zones(s: Settings, region: RegionSupport) -> Problems:
@@ -461,11 +481,11 @@ def _quotas(s: Settings, region: RegionSupport) -> Problems:
 
 def _services(s: Settings, region: RegionSupport) -> Problems:
     """A warning, because AWS's list does not contain every service of every region."""
-    missing = [service for service in REQUIRED_SERVICES if service not in region.services]
+    missing = [service for service in services_for(s) if service not in region.services]
     if missing:
         why = f"does not have {', '.join(missing)} in AWS's list of services"
         yield Problem("aws:region", s.region, why, "If creating its resources fails, choose another region")
 
 
-REGION_RULES: tuple[Callable[[Settings, RegionSupport], Problems], ...] = (_zones, _instance_types, _quotas)
+REGION_RULES: tuple[Callable[[Settings, RegionSupport], Problems], ...] = (_zones, _instance_types, _quotas, _budget)
 WARNINGS: tuple[Callable[[Settings, RegionSupport], Problems], ...] = (_services, _images_in_china)

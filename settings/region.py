@@ -16,6 +16,8 @@ from settings.schema import DEFAULT_ZONES, KUBERNETES_VERSION, Problem, Settings
 Architecture = Literal["x86_64", "arm64"]
 
 REQUIRED_SERVICES = ("ec2", "efs", "eks", "kms", "s3", "route53")
+# AWS in China bills in CNY. GovCloud has no AWS Budgets: its costs are part of the bill of a standard account.
+BUDGETS_PARTITION = "aws"
 # EKS cannot place a control plane in these zones. Zone names differ by account, zone ids do not.
 UNUSABLE_ZONE_IDS = ("use1-az3", "usw1-az2", "cac1-az3")
 
@@ -93,8 +95,14 @@ class RegionSupport:
         return ""
 
 
+def services_for(settings: Settings) -> tuple[str, ...]:
+    """The AWS services that the stack needs in its region."""
+    return (*REQUIRED_SERVICES, "sns") if settings.notify.email else REQUIRED_SERVICES
+
+
 def read_region_support(settings: Settings) -> tuple[RegionSupport | None, list[Problem]]:
     """What the region supports, and the reasons why AWS did not answer."""
+    needed = services_for(settings)
     services = f"/aws/service/global-infrastructure/regions/{settings.region}/services"
     version, addons = settings.kubernetes_version, _addons(settings)
     # Local zones and Wavelength zones cannot hold a control plane or a mount target.
@@ -109,7 +117,7 @@ def read_region_support(settings: Settings) -> tuple[RegionSupport | None, list[
             "zones": aws.get_availability_zones_output(filters=[zone_type]),
             "partition": aws.get_partition_output(),
             "offers": aws.ec2.get_instance_type_offerings_output(filters=[types], location_type="availability-zone-id"),
-            **{name: aws.ssm.get_parameter_output(name=f"{services}/{name}") for name in REQUIRED_SERVICES},
+            **{name: aws.ssm.get_parameter_output(name=f"{services}/{name}") for name in needed},
             **{name: aws.eks.get_addon_version_output(name, kubernetes_version=version) for name in addons},
             **{name: aws.ec2.get_instance_type_output(instance_type=name) for name in settings.workers.instance_types},
             **{
@@ -119,7 +127,7 @@ def read_region_support(settings: Settings) -> tuple[RegionSupport | None, list[
         }
     )
     for name, answer in answers.items():
-        unknown_service = name in REQUIRED_SERVICES and _not_found(answer)
+        unknown_service = name in needed and _not_found(answer)
         expected = unknown_service or name in (*settings.workers.instance_types, *addons, *quotas)
         if isinstance(answer, Exception) and not expected:
             pulumi.log.debug(str(answer))
@@ -134,7 +142,7 @@ def read_region_support(settings: Settings) -> tuple[RegionSupport | None, list[
         dns_suffix=answers["partition"].dns_suffix,
         zones=dict(zip(zones.names, zones.zone_ids, strict=True)),
         offers=_offers(zip(answers["offers"].locations, answers["offers"].instance_types, strict=True)),
-        services=frozenset(name for name in REQUIRED_SERVICES if not isinstance(answers[name], Exception)),
+        services=frozenset(name for name in needed if not isinstance(answers[name], Exception)),
         instance_types={name: _instance_type(answers[name]) for name in settings.workers.instance_types},
         quotas={code: answers[code].value for code in quotas if not isinstance(answers[code], Exception)},
         addon_versions={name: answers[name].version for name in addons if name not in refused},

@@ -129,6 +129,12 @@ class Export:
 
 
 @dataclass(frozen=True)
+class Notify:
+    email: str
+    monthly_budget: int
+
+
+@dataclass(frozen=True)
 class Settings:
     cluster_name: str
     zone_name: str
@@ -147,6 +153,7 @@ class Settings:
     pserver: Pserver
     storage: Storage
     export: Export
+    notify: Notify
     retain_data: bool
     kubeconfig: str
     tags: Mapping[str, str]

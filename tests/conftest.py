@@ -16,6 +16,7 @@ LONGEST_FIRST = (
     "tests/sandbox/test_mission.py",
     "tests/sandbox/test_preview.py",
     "tests/sandbox/test_permissions.py",
+    "tests/sandbox/test_notifications.py",
     "tests/sandbox/test_two_stacks.py",
     "tests/sandbox/plugins/test_kubernetes_plugin.py",
     "tests/sandbox/node/test_pods.py",

@@ -7,6 +7,11 @@ import pulumi_kubernetes as k8s
 
 # `pulumi up` waits a little longer than the Job's own time limit, so that it can show why the Job failed.
 SLACK_MINUTES = 10
+# A pod that is lost with its node does not count as failed.
+IGNORE_LOST_NODE: k8s.batch.v1.PodFailurePolicyRuleArgsDict = {
+    "action": "Ignore",
+    "on_pod_conditions": [{"type": "DisruptionTarget", "status": "True"}],
+}
 
 
 def container(

@@ -13,7 +13,7 @@ from workloads.data_job import DataJob
 from workloads.in_cluster import object_options
 from workloads.in_pod import contract
 from workloads.in_pod.contract import Env
-from workloads.job import container, job, pod
+from workloads.job import IGNORE_LOST_NODE, container, job, pod
 from workloads.volume import POD_VOLUME, Volume
 
 ACCOUNT = "paddle-trainer"
@@ -31,7 +31,7 @@ class TrainingJobArgs:
 
 
 class TrainingJob(pulumi.ComponentResource):
-    """`name` is known when the model is ready, or when the training has started if `job.wait` is false."""
+    """`name` is known when the model is ready, or when the training has started if `up` does not wait for this Job."""
 
     name: pulumi.Output[str]
 
@@ -53,7 +53,8 @@ class TrainingJob(pulumi.ComponentResource):
             training_job_spec(settings, account.name, args.volume.pod_volume, shipped.volume, args.data.name),
             settings.job.timeout_minutes,
             object_options(self, account.ready),
-            settings.job.wait,
+            # With messages, `up` waits for the export Job, which must exist before a training can fail.
+            settings.job.wait and not settings.notify.email,
         )
         self.name = created.metadata["name"]
         self.register_outputs({"name": self.name})
@@ -107,10 +108,7 @@ def training_job_spec(
     main["ports"] = [
         {"name": f"jobport{i}", "host_port": port, "container_port": port} for i, port in enumerate(pserver.host_ports)
     ]
-    # A pod that is lost with its node does not count as failed.
-    rules: list[k8s.batch.v1.PodFailurePolicyRuleArgsDict] = [
-        {"action": "Ignore", "on_pod_conditions": [{"type": "DisruptionTarget", "status": "True"}]}
-    ]
+    rules = [IGNORE_LOST_NODE]
     # Without our launcher, the image's own command cannot count attempts, so Kubernetes counts failed pods.
     backoff_limit = job_settings.attempts - 1
     if any(LAUNCHER in word for word in job_settings.command):

@@ -7,9 +7,13 @@ import hashlib
 import json
 import os
 import subprocess
+import time
+import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import boto3
 import pytest
 
 from tests.in_pod.conftest import Bucket
@@ -17,6 +21,8 @@ from tests.in_pod.training_run import TRAINER
 
 PREFIX = "job/output/"
 DAY = 24 * 3600
+HOUR_AGO = time.time() - 3600
+TOPIC = ("sns", "sqs")
 
 
 @dataclass
@@ -51,6 +57,30 @@ class Export:
         found = {str(path.relative_to(self.output)): path.read_bytes() for path in paths}
         return {name: content for name, content in found.items() if not name.startswith(without)}
 
+    def end_training(self, subject: str, failure: str = "") -> None:
+        """Write what await_job.py writes."""
+        Path(self.environment["SUBJECT_FILE"]).write_text(subject)
+        Path(self.environment["MESSAGE_FILE"]).write_text(f"{subject}\ntext of the message")
+        if failure:
+            Path(self.environment["FAILURE_FILE"]).write_text(failure)
+
+    def receive(self) -> Callable[[], list[tuple[str, str]]]:
+        """Create a topic, and return a function that reads the messages: subject and text."""
+        keys = {"region_name": "us-east-1", "aws_access_key_id": "key", "aws_secret_access_key": "secret"}
+        sns, sqs = (boto3.client(name, endpoint_url=self.environment["AWS_ENDPOINT_URL"], **keys) for name in TOPIC)
+        topic = sns.create_topic(Name=f"messages-{uuid.uuid4().hex}")["TopicArn"]
+        queue = sqs.create_queue(QueueName=f"messages-{uuid.uuid4().hex}")["QueueUrl"]
+        attributes = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]
+        sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=attributes["QueueArn"])
+        self.environment["TOPIC_ARN"] = topic
+
+        def read() -> list[tuple[str, str]]:
+            got = sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10).get("Messages", [])
+            bodies = [json.loads(each["Body"]) for each in got]
+            return [(body["Subject"], body["Message"]) for body in bodies]
+
+        return read
+
     def put(self, name: str, content: bytes) -> None:
         """Leave an object of an earlier training in the bucket."""
         self.bucket.client.put_object(Bucket="bucket", Key=PREFIX + name, Body=content)
@@ -70,6 +100,9 @@ def add_checkpoint(output: Path, name: str, done: bool = True) -> Path:
     (folder / "model.pdparams").write_bytes(os.urandom(1000))
     if done:
         (folder / "done").write_text("{}")
+    for path in folder.iterdir():
+        # S3 stores whole seconds, so a file that was written in the second of its upload would look newer.
+        os.utime(path, (HOUR_AGO, HOUR_AGO))
     return folder
 
 
@@ -88,8 +121,12 @@ def export(bucket: Bucket, tmp_path: Path) -> Export:
         "DONE_FILE": "done",
         "MADE_FROM_FILE": "made-from.json",
         "DESTINATION": f"s3://bucket/{PREFIX}",
+        "JOB_NAME": "job",
+        **{f"{name.upper()}_FILE": str(tmp_path / name) for name in ("failure", "subject", "message")},
     }
-    return Export(output, bucket, environment)
+    export = Export(output, bucket, environment)
+    export.end_training("Model is ready: job")
+    return export
 
 
 def test_the_bucket_contains_exactly_the_output(export: Export) -> None:
@@ -225,3 +262,51 @@ def test_a_wrong_destination_is_named(export: Export, value: str, message: str) 
     result = export.run()
     assert result.returncode == 1
     assert message in result.stderr
+
+
+def test_the_message_is_sent_after_the_results_are_in_the_bucket(export: Export, tmp_path: Path) -> None:
+    read = export.receive()
+    export.damage(tmp_path / "calls", f'echo "$1" >>{tmp_path}/calls/log')
+    result = export.run()
+    assert result.returncode == 0, result.stderr
+    assert read() == [("Model is ready: job", "Model is ready: job\ntext of the message")]
+    calls = (tmp_path / "calls/log").read_text().split()
+    assert calls.count("sns") == 1
+    assert calls[-1] == "sns"
+    assert "export.sh: sent the message 'Model is ready: job'" in result.stdout
+
+
+def test_after_a_failed_training_the_reason_is_sent_once_and_nothing_is_exported(export: Export) -> None:
+    export.end_training("Training failed: job", failure="trainer 1: ValueError: $(touch /tmp/x) `id` bad")
+    read = export.receive()
+    result = export.run()
+    assert result.returncode == 1
+    assert read() == [("Training failed: job", "Training failed: job\ntext of the message")]
+    assert export.exported() == {}
+    reason, command = result.stderr.splitlines()
+    assert reason == (
+        "The training Job job failed, so there is nothing to export: trainer 1: ValueError: $(touch /tmp/x) `id` bad"
+    )
+    assert command == "To run the training again: pulumi up --replace '**Job::job'"
+
+
+def test_a_failed_export_is_reported_too(export: Export) -> None:
+    read = export.receive()
+    export.environment["DESTINATION"] = "s3://nobody/job/output/"
+    assert export.run().returncode == 1
+    ((subject, text),) = read()
+    assert subject == "Export failed: job"
+    assert "its results could not be exported: the output cannot be copied to s3://nobody/job/output" in text
+    assert "pulumi up --replace '**Job::paddle-export'" in text
+
+
+def test_a_message_that_cannot_be_sent_does_not_fail_the_export(export: Export) -> None:
+    export.environment["TOPIC_ARN"] = "arn:aws:sns:us-east-1:123456789012:nobody"
+    result = export.run()
+    assert result.returncode == 0
+    assert "the message 'Model is ready: job' could not be sent to arn:aws:sns" in result.stderr
+    assert export.exported() == export.files()
+
+
+def test_without_a_topic_nothing_is_sent(export: Export) -> None:
+    assert "sent the message" not in export.succeed()

@@ -16,6 +16,14 @@ ACCOUNT = "123456789012"
 
 # Operations that need an IAM action of another name, or more than one action.
 ACTIONS: Mapping[str, Sequence[str]] = {
+    "budgets:CreateBudget": ("budgets:ModifyBudget",),
+    "budgets:CreateNotification": ("budgets:ModifyBudget",),
+    "budgets:DeleteBudget": ("budgets:ModifyBudget",),
+    "budgets:DeleteNotification": ("budgets:ModifyBudget",),
+    "budgets:DescribeBudget": ("budgets:ViewBudget",),
+    "budgets:DescribeNotificationsForBudget": ("budgets:ViewBudget",),
+    "budgets:DescribeSubscribersForNotification": ("budgets:ViewBudget",),
+    "budgets:UpdateBudget": ("budgets:ModifyBudget",),
     "sts:GetCallerIdentity": (),  # needs no permission
     "s3:DeleteBucketEncryption": ("s3:PutEncryptionConfiguration",),
     "s3:DeleteBucketLifecycle": ("s3:PutLifecycleConfiguration",),
@@ -38,10 +46,12 @@ ACTIONS: Mapping[str, Sequence[str]] = {
 }
 # Operations that tag what they create, and the additional action that this needs.
 TAGGING = {
+    "CreateBudget": "budgets:TagResource",
     "eks": "eks:TagResource",
     "elasticfilesystem": "elasticfilesystem:TagResource",
     "kms": "kms:TagResource",
     "logs": "logs:TagResource",
+    "sns": "sns:TagResource",
     "CreateRole": "iam:TagRole",
     "CreateOpenIDConnectProvider": "iam:TagOpenIDConnectProvider",
 }
@@ -171,7 +181,7 @@ def _ec2_needs(call: Mapping[str, Any]) -> Iterator[Need]:
 
 def _tags(parameters: Mapping[str, Any]) -> Mapping[str, str]:
     """The tags in a call, in any of the formats that AWS services use."""
-    given = parameters.get("Tags") or parameters.get("tags") or {}
+    given: Any = next((parameters[key] for key in ("Tags", "tags", "ResourceTags") if parameters.get(key)), {})
     if isinstance(given, Mapping):
         return given
     return {tag.get("Key") or tag["TagKey"]: tag.get("Value") or tag.get("TagValue", "") for tag in given}
@@ -181,7 +191,7 @@ def _arns(call: Mapping[str, Any]) -> Iterator[str]:
     """The ARNs of the resources that a call uses."""
     service, operation, region, p = call["service"], call["operation"], call["region"], call["parameters"]
     here = f"arn:aws:{service}:{region}:{ACCOUNT}:"
-    for key in ("resourceArn", "OpenIDConnectProviderArn"):
+    for key in ("resourceArn", "OpenIDConnectProviderArn", "ResourceArn", "ResourceARN", "TopicArn"):
         if key in p:
             yield p[key]
             return
@@ -221,6 +231,11 @@ def _arns(call: Mapping[str, Any]) -> Iterator[str]:
         yield f"arn:aws:s3:::{p['Bucket']}" + ("/any" if operation.startswith("DeleteObject") else "")
     elif service == "servicequotas":
         yield f"{here}{p['ServiceCode']}/{p['QuotaCode']}"
+    elif service == "budgets":
+        budget = p.get("Budget") or p.get("NewBudget") or p
+        yield f"arn:aws:budgets::{p['AccountId']}:budget/{budget['BudgetName']}"
+    elif service == "sns":
+        yield f"{here}{p['Name']}" if "Name" in p else "*"
     elif service == "ssm":
         yield f"arn:aws:ssm:{region}::parameter{p['Name']}"
     elif service != "sts":

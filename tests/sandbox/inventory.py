@@ -8,6 +8,9 @@ from typing import Any
 Client = Callable[[str], Any]
 
 
+ACCOUNT = "123456789012"
+
+
 def inventory(client: Client) -> dict[str, list[str]]:
     """The IDs of all resources in one region that cost money or can block a later deployment."""
     ec2, eks, iam, kms = client("ec2"), client("eks"), client("iam"), client("kms")
@@ -51,6 +54,8 @@ def inventory(client: Client) -> dict[str, list[str]]:
         ],
         "log groups": [each["logGroupName"] for each in client("logs").describe_log_groups()["logGroups"]],
         "buckets": [each["Name"] for each in client("s3").list_buckets()["Buckets"]],
+        "topics": [each["TopicArn"] for each in client("sns").list_topics()["Topics"]],
+        "budgets": [each["BudgetName"] for each in client("budgets").describe_budgets(AccountId=ACCOUNT)["Budgets"]],
         "zones": zones,
         "records": [
             f"{zone} {each['Name']} {each['Type']}"

@@ -25,6 +25,7 @@ BEFORE: dict[str, Any] = {
     f"{OURS}storage": {"driver": "efsCsi"},
     f"{OURS}admins": ["arn:aws:iam::123456789012:role/admin"],
     f"{OURS}data": {"source": "s3://datasets/words.tar"},
+    f"{OURS}notify": {"email": "team@example.com", "monthlyBudget": 400},
     f"{OURS}tags": {"team": "nlp", "shift": "day"},
 }
 AFTER = {
@@ -34,6 +35,7 @@ AFTER = {
     f"{OURS}apiAccessCidrs": ["8.8.8.8/32"],
     f"{OURS}workers": {"count": 4, "diskGiB": 60},
     f"{OURS}job": {"name": "other-job", "namespace": "training"},
+    f"{OURS}notify": {"email": "team@example.com", "monthlyBudget": 500},
     f"{OURS}tags": {"team": "vision"},
 }
 
@@ -107,6 +109,8 @@ def test_each_statement_is_needed_and_none_allows_foreign_resources(needed: list
             f"arn:aws:ec2:{REGION}:123456789012:vpc/vpc-1",
             {"aws:RequestTag/project": "paddle-on-aws"},
         ),
+        Need("sns:DeleteTopic", f"arn:aws:sns:{REGION}:123456789012:alarms"),
+        Need("budgets:ModifyBudget", "arn:aws:budgets::123456789012:budget/payroll"),
         Need("elasticfilesystem:DeleteFileSystem", f"arn:aws:elasticfilesystem:{REGION}:123456789012:file-system/fs-1"),
         Need("kms:ScheduleKeyDeletion", f"arn:aws:kms:{REGION}:123456789012:key/1"),
         Need(
@@ -124,7 +128,7 @@ def test_no_action_has_a_wildcard_and_resources_are_narrow_where_aws_allows_it()
     assert not [s["Sid"] for s in statements if "NotAction" in s or "NotResource" in s or s["Effect"] != "Allow"]
     everything = {s["Sid"] for s in statements if s["Resource"] == "*"}
     look = {"AddonVersionsLook", "ClusterLogsLook", "NetworkLook", "KeyLook", "QuotaDefaultsLook"}
-    assert everything == look | {"KeyMake", "FileSystemMake", "ZoneMake"}
+    assert everything == look | {"KeyMake", "FileSystemMake", "Subscriptions", "ZoneMake"}
 
 
 def test_each_policy_fits_into_a_managed_policy() -> None:

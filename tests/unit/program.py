@@ -19,7 +19,7 @@ NAME = "paddle-on-aws"
 ACCOUNT = "123456789012"
 ENDPOINT = "https://ABCDEF.gr7.example.eks.amazonaws.com"
 ISSUER = "https://oidc.eks.example.amazonaws.com/id/ABCDEF"
-OFFERED_SERVICES = ("ec2", "efs", "eks", "kms", "s3", "route53", "sqs")
+OFFERED_SERVICES = ("ec2", "efs", "eks", "kms", "s3", "route53", "sns", "sqs")
 ZONES = {
     "us-west-2": {"us-west-2a": "usw2-az1", "us-west-2b": "usw2-az2", "us-west-2c": "usw2-az3"},
     "us-west-1": {"us-west-1a": "usw1-az3", "us-west-1b": "usw1-az1", "us-west-1c": "usw1-az2"},

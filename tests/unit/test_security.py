@@ -245,6 +245,18 @@ def test_roles_have_exactly_these_statements(program: RunStack) -> None:
     assert sorted(map(str, found)) == sorted(map(str, expected))
 
 
+def test_the_export_role_can_send_messages_to_its_topic_only(program: RunStack) -> None:
+    def sending(**notify: str) -> list[dict[str, Any]]:
+        found = list(statements(program({"notify": notify})))
+        return [s for name, s in found if name == "export-policy" and s["Sid"] == "SendMessages"]
+
+    topic = f"arn:aws:mock:us-west-2:{ACCOUNT}:training-messages"
+    assert sending() == []
+    assert sending(email="team@example.com") == [
+        {"Sid": "SendMessages", "Effect": "Allow", "Action": ["sns:Publish"], "Resource": topic}
+    ]
+
+
 def test_an_s3_folder_of_data_can_be_listed_and_read_and_nothing_beside_it(program: RunStack) -> None:
     graph = program({"data": {"source": "s3://bucket/reviews/2026/"}})
     found = {s["Sid"]: s for name, s in statements(graph) if name == "data-policy"}

@@ -1,13 +1,16 @@
-"""Waits until the training Job is complete. If it failed, exits with status 1 and prints the reason."""
+"""Waits until the training Job ends. Then writes the message about the end and, after a failure, the reason."""
 
 from __future__ import annotations
 
 import os
-import sys
+from pathlib import Path
 from typing import Any
 
 import kubernetes_api
+import messages
+import report
 from contract import Env
+from state_files import FAILED
 
 
 def outcome(job: dict[str, Any]) -> tuple[str, str]:
@@ -18,26 +21,25 @@ def outcome(job: dict[str, Any]) -> tuple[str, str]:
     return "", ""
 
 
+def launcher_reason(output: Path, job_uid: str) -> str:
+    """Why the launcher of trainer 0 gave up; empty if it did not, for example at the time limit of the Job."""
+    attempts = [each for each in report.read_history(output) if each["job"] == job_uid]
+    return report.plain(attempts[-1]["reason"]) if attempts and attempts[-1]["result"] == FAILED else ""
+
+
 def log(message: str) -> None:
     """Print the message."""
     print(f"await_job.py: {message}", flush=True)
 
 
-def main() -> int:
-    """Wait until the Job ends."""
-    name, namespace = os.environ[Env.JOB_NAME], os.environ[Env.JOB_NAMESPACE]
+def wait_for_end(name: str, namespace: str) -> tuple[str, str, str]:
+    """How the Job ended, why, and its UID."""
     logged = ""
-    for jobs in kubernetes_api.follow(
-        f"/apis/batch/v1/namespaces/{namespace}/jobs", {"fieldSelector": f"metadata.name={name}"}, log
-    ):
+    path = f"/apis/batch/v1/namespaces/{namespace}/jobs"
+    for jobs in kubernetes_api.follow(path, {"fieldSelector": f"metadata.name={name}"}, log):
         end, reason = outcome(jobs.get(name, {}))
-        if end == "Failed":
-            problem = f"the training Job {name} failed, so there is nothing to export: {reason}"
-            print(f"await_job.py: {problem}", file=sys.stderr)
-            return 1
-        if end == "Complete":
-            log(f"the training Job {name} is complete")
-            return 0
+        if end:
+            return end, reason, jobs[name]["metadata"]["uid"]
         status = jobs[name].get("status", {}) if name in jobs else None
         now = (
             f"{status.get('active', 0)} active, {status.get('succeeded', 0)} succeeded"
@@ -50,5 +52,24 @@ def main() -> int:
     raise AssertionError("follow() does not end")
 
 
+def main() -> None:
+    """Wait, and write the files."""
+    name, stack, region = os.environ[Env.JOB_NAME], os.environ[Env.STACK], os.environ[Env.AWS_REGION]
+    output = Path(os.environ[Env.OUTPUT_DIR])
+    end, reason, uid = wait_for_end(name, os.environ[Env.JOB_NAMESPACE])
+    if end == "Failed":
+        reason = launcher_reason(output, uid) or reason
+        log(f"the training Job {name} failed: {reason}")
+        Path(os.environ[Env.FAILURE_FILE]).write_text(reason, encoding="utf-8")
+        message = messages.failed(name, stack, region, reason)
+    else:
+        log(f"the training Job {name} is complete")
+        checkpoints = report.read_checkpoints(output)
+        destination, newest = os.environ[Env.DESTINATION], checkpoints[-1] if checkpoints else None
+        message = messages.ready(name, stack, region, destination, newest)
+    Path(os.environ[Env.SUBJECT_FILE]).write_text(message.subject, encoding="utf-8")
+    Path(os.environ[Env.MESSAGE_FILE]).write_text(message.text, encoding="utf-8")
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

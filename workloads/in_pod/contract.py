@@ -13,6 +13,7 @@ SCRIPTS = "/paddle-job"
 TRAINING_VOLUME = "/home/jobpath"
 DATA_VOLUME = "/efs"
 EXPORT_VOLUME = "/efs"
+OUTCOME_VOLUME = "/paddle-outcome"
 
 
 class Env:
@@ -57,6 +58,11 @@ class Env:
     DONE_FILE = "DONE_FILE"
     MADE_FROM_FILE = "MADE_FROM_FILE"
     AWS_REGION = "AWS_REGION"
+    STACK = "STACK"
+    FAILURE_FILE = "FAILURE_FILE"
+    SUBJECT_FILE = "SUBJECT_FILE"
+    MESSAGE_FILE = "MESSAGE_FILE"
+    TOPIC_ARN = "TOPIC_ARN"
 
 
 # Folders of a Job on the volume, beside the folder with the training code.
@@ -79,6 +85,11 @@ DONE_FILE = "done"
 TRAIN_LOG = "train.log"
 SERVER_LOG = "server.log"
 ATTEMPT_FILE = "attempt.json"
+
+# In the export Job: why the training failed (missing after a success), and the message about its end.
+FAILURE_FILE = f"{OUTCOME_VOLUME}/failure"
+SUBJECT_FILE = f"{OUTCOME_VOLUME}/subject"
+MESSAGE_FILE = f"{OUTCOME_VOLUME}/message"
 
 # launch.py exits with this status when another attempt is of no use. The Job then fails without a retry.
 FINAL_FAILURE = 100

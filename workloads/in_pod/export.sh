@@ -1,11 +1,30 @@
 #!/bin/bash
-# Make a prefix in S3 contain exactly the output of a finished training. Needs bash 4.2, coreutils and the AWS CLI.
+# Make a prefix in S3 contain exactly the output of a finished training, and send the message about the end of the
+# training. Needs bash 4.2, coreutils and the AWS CLI.
 set -euo pipefail
 shopt -s dotglob nullglob
+# With the default of 3, an outage of some seconds would fail the export.
+export AWS_RETRY_MODE=standard AWS_MAX_ATTEMPTS=${AWS_MAX_ATTEMPTS:-8}
+
+# Send a message with this subject; its text is in a file. A message that cannot be sent does not fail the Job.
+send() {
+    [[ -n ${TOPIC_ARN:-} ]] || return 0
+    if aws sns publish --topic-arn "$TOPIC_ARN" --subject "$1" --message "file://$2" >/dev/null; then
+        echo "export.sh: sent the message '$1'"
+    else
+        echo "export.sh: the message '$1' could not be sent to $TOPIC_ARN" >&2
+    fi
+}
 
 fail() {
+    local again="To run this Job again: pulumi up --replace '**Job::paddle-export'"
+    if [[ -n ${JOB_NAME:-} && -n ${MESSAGE_FILE:-} ]]; then
+        printf '%s\n' "The training Job $JOB_NAME is complete, but its results could not be exported: $*" "" \
+            "$again" >"$MESSAGE_FILE"
+        send "Export failed: $JOB_NAME" "$MESSAGE_FILE"
+    fi
     echo "export.sh: $*" >&2
-    echo "To run this Job again: pulumi up --replace '**Job::paddle-export'" >&2
+    echo "$again" >&2
     exit 1
 }
 
@@ -58,11 +77,19 @@ check_files() {
     done
 }
 
-for name in OUTPUT_DIR DONE_FILE MADE_FROM_FILE DESTINATION; do
+for name in JOB_NAME OUTPUT_DIR DONE_FILE MADE_FROM_FILE DESTINATION FAILURE_FILE SUBJECT_FILE MESSAGE_FILE; do
     [[ -n ${!name:-} ]] || fail "$name is not set: the export Job must set it"
 done
 [[ $DESTINATION == s3://*/* ]] || fail "DESTINATION is '$DESTINATION': it must be s3://bucket/prefix/"
 to=${DESTINATION%/}
+
+if [[ -f $FAILURE_FILE ]]; then
+    send "$(<"$SUBJECT_FILE")" "$MESSAGE_FILE"
+    # The last lines become the reason of this Job, which `pulumi up` shows.
+    echo "The training Job $JOB_NAME failed, so there is nothing to export: $(<"$FAILURE_FILE")" >&2
+    echo "To run the training again: pulumi up --replace '**Job::$JOB_NAME'" >&2
+    exit 1
+fi
 
 # The staging area has a link to each file. So `aws s3 sync` needs no filters, and deletes everything else in S3.
 stage=$(mktemp -d)
@@ -103,3 +130,4 @@ if [[ -n $changes ]]; then
 fi
 echo "export.sh: $to contains the $count files of the output"
 echo "export.sh: the newest checkpoint is $to/$newest"
+send "$(<"$SUBJECT_FILE")" "$MESSAGE_FILE"

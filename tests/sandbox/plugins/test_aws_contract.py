@@ -69,6 +69,9 @@ REPLACED: dict[str, str] = {
     "aws:efs/fileSystemPolicy:FileSystemPolicy": "fileSystemId",
     "aws:route53/zone:Zone": "name",
     "aws:route53/record:Record": "name zoneId",
+    "aws:sns/topic:Topic": "name",
+    "aws:sns/topicSubscription:TopicSubscription": "endpoint protocol topic",
+    "aws:budgets/budget:Budget": "accountId name",
 }
 # The schema versions of the official provider; all other types have 0.
 SCHEMA_VERSIONS = {

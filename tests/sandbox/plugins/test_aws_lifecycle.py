@@ -32,6 +32,22 @@ TRUST = document({"Service": "ec2.amazonaws.com"})
 KEY_POLICY = document({"AWS": "arn:aws:iam::123456789012:root"}, "kms:*", "*")
 
 
+def warning(percent: int) -> dict[str, Any]:
+    return {
+        "comparisonOperator": "GREATER_THAN",
+        "notificationType": "ACTUAL",
+        "threshold": percent,
+        "thresholdType": "PERCENTAGE",
+        "subscriberEmailAddresses": ["team@example.com"],
+    }
+
+
+def unsubscribe(aws: Aws, it: Resource) -> None:
+    """As the recipient does: only a confirmed subscription can be ended."""
+    aws("sns").confirm_subscription(TopicArn=it.state["topic"], Token=it.id)
+    aws("sns").unsubscribe(SubscriptionArn=it.id)
+
+
 @dataclass
 class Surroundings:
     """The resources that a tested one needs: created at first use, deleted in reverse order at the end."""
@@ -93,6 +109,10 @@ class Surroundings:
     @property
     def bucket(self) -> str:
         return self.get("Bucket", "aws:s3/bucket:Bucket", forceDestroy=True).id
+
+    @property
+    def topic(self) -> str:
+        return self.get("topic", "aws:sns/topic:Topic").id
 
     @property
     def role(self) -> Resource:
@@ -502,6 +522,35 @@ CASES: dict[str, Case] = {
         lambda w: {"ttl": 60, "records": ["other.amazonaws.com"]},
         change_record,
         "records",
+    ),
+    "aws:sns/topic:Topic": Case(
+        lambda w: {"name": "messages", "kmsMasterKeyId": w.key},
+        lambda w: {"displayName": "Trainings", "tags": {"Name": "new"}},
+        lambda aws, it: aws("sns").set_topic_attributes(
+            TopicArn=it.id, AttributeName="KmsMasterKeyId", AttributeValue="alias/other"
+        ),
+        "kmsMasterKeyId",
+    ),
+    "aws:sns/topicSubscription:TopicSubscription": Case(
+        lambda w: {"topic": w.topic, "protocol": "email", "endpoint": "team@example.com"},
+        None,
+        unsubscribe,
+        None,
+    ),
+    "aws:budgets/budget:Budget": Case(
+        lambda w: {
+            "name": "project-dev",
+            "accountId": "123456789012",
+            "budgetType": "COST",
+            "timeUnit": "MONTHLY",
+            "limitAmount": "400",
+            "limitUnit": "USD",
+            "costFilters": [{"name": "TagKeyValue", "values": ["user:stack$dev"]}],
+            "notifications": [warning(80), warning(100)],
+        },
+        lambda w: {"limitAmount": "500", "notifications": [warning(90)], "tags": {"Name": "new"}},
+        lambda aws, it: aws("budgets").delete_budget(AccountId="123456789012", BudgetName="project-dev"),
+        None,
     ),
 }
 

@@ -18,6 +18,7 @@ NAMES = policies.Names(ACCOUNT, "cluster-1", "amazonaws.com", "aws", "us-west-2"
 WITHOUT_TYPE = {"eks:CreateCluster"}
 # Dependent actions that the deployer does not need, with the reason.
 NOT_NEEDED: Mapping[str, str] = {
+    "billing:GetBillingViewData": "the budget belongs to no billing view",
     "ssm:GetParameters": "the program calls only GetParameter, for one name",
     **dict.fromkeys(
         (

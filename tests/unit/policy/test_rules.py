@@ -271,6 +271,7 @@ GOOD = {
             connected(made(rules.FILE_SYSTEM, name="efs", encrypted=True), kmsKeyId=KEY),
             connected(made(rules.LOG_GROUP, name="logs"), kmsKeyId=KEY),
             connected(made(rules.CLUSTER, name="eks"), encryptionConfig=KEY),
+            connected(made(rules.TOPIC, name="topic"), kmsMasterKeyId=KEY),
             connected(made(rules.BUCKET_ENCRYPTION, name="encryption"), bucket=BUCKET, rules=KEY),
             connected(
                 made(rules.BUCKET_POLICY, name="policy", policy=policy({**OPEN, "Effect": "Deny"})), bucket=BUCKET
@@ -285,6 +286,7 @@ VIOLATING_STACKS: list[tuple[str, Resource, str]] = [
     ("efs", connected(made(rules.FILE_SYSTEM, encrypted=True), kmsKeyId=BUCKET), "thing: kmsKeyId is not"),
     ("efs", connected(made(rules.FILE_SYSTEM), kmsKeyId=KEY), "thing: encrypted is off"),
     ("logs", made(rules.LOG_GROUP, kmsKeyId="arn:aws:kms:us-west-2:1:key/other"), "thing: kmsKeyId is not"),
+    ("topic", made(rules.TOPIC), "thing: kmsMasterKeyId is not the key of the stack"),
     ("eks", made(rules.CLUSTER), "thing: encryptionConfig.provider.keyArn is not"),
     ("encryption", connected(made(rules.BUCKET_ENCRYPTION), bucket=BUCKET), "thing: rules.applyServerSide"),
     ("encryption", made(rules.GROUP), "bucket: bucket has no encryption configuration"),

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from price.cost import PRICES, Estimate, Line, difference, estimate, summary
-from settings.schema import Settings
+from settings.schema import Notify, Settings
 from settings.stack_file import StackFileError, stack_settings
 from tests.unit.program import PROJECT, stack_files
 
@@ -24,6 +24,7 @@ TABLE = {
         "addressHour": 0.005,
         "keyMonth": 1,
         "zoneMonth": 0.5,
+        "emails": 2,
     },
     "regions": {
         "us-west-2": {
@@ -69,6 +70,8 @@ def test_the_price_of_dev_is_the_sum_of_its_items() -> None:
     assert cost.by_use == ("EFS storage", "EFS reads", "EFS writes", "S3 storage")
     logged = estimate(dev(control_plane_logs=("audit",)), TABLE)
     assert logged.by_use == (*cost.by_use, "control plane logs")
+    notified = estimate(dev(notify=Notify("team@example.com", 400)), TABLE)
+    assert (notified.by_use, notified.unknown) == ((*cost.by_use, "e-mail messages"), ())
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,8 @@ class Vpcs:
 @pytest.mark.parametrize("stack", stack_files())
 def test_every_type_of_the_program_can_be_found(program: RunStack, stack: str) -> None:
     more = {"sshPublicKey": SSH_KEY, "apiAccessCidrs": ["8.8.8.0/24"], "admins": [ADMIN], "natGateways": "single"}
-    graph = program(more, stack=stack)
+    notify = {"email": "team@example.com", "monthlyBudget": 400}
+    graph = program({**more, "notify": notify, "export": {"enabled": True}}, stack=stack)
     types = {each.type for each in graph.resources.values() if each.custom and each.type.startswith("aws:")}
     assert types
     assert types - NAMED.keys() - SEARCHED.keys() == set()

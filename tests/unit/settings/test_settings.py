@@ -98,6 +98,32 @@ def test_a_kubernetes_version_that_eks_does_not_support_is_reported(program: Run
     assert message.endswith("that EKS supports: `aws eks describe-cluster-versions` lists them.")
 
 
+def test_only_messages_need_sns(program: RunStack, monkeypatch: pytest.MonkeyPatch) -> None:
+    warned: list[str] = []
+    monkeypatch.setattr("pulumi.log.warn", lambda message, *_: warned.append(message))
+    without_sns = Aws("us-west-2", services=("ec2", "efs", "eks", "kms", "s3", "route53"))
+    program({}, aws=without_sns)
+    assert warned == []
+    program({"notify": {"email": "team@example.com"}}, aws=without_sns)
+    assert len(warned) == 1
+    assert warned[0].startswith('aws:region: "us-west-2" does not have sns in AWS\'s list of services.')
+
+
+@pytest.mark.parametrize(("region", "partition"), [("cn-north-1", "aws-cn"), ("us-gov-west-1", "aws-us-gov")])
+def test_a_budget_is_refused_where_aws_does_not_bill_in_dollars(
+    monkeypatch: pytest.MonkeyPatch, region: str, partition: str
+) -> None:
+    notify = {"email": "team@example.com", "monthlyBudget": 400}
+    config = {"aws:region": region, "paddle-on-aws:notify": notify}
+    message = (
+        f"notify.monthlyBudget: 400 needs AWS Budgets in US dollars, and partition {partition} does not have that."
+        " Write 0."
+    )
+    with pytest.raises(pulumi.RunError, match=re.escape(message)):
+        run(monkeypatch, config)
+    run(monkeypatch, {**config, "paddle-on-aws:notify": {"email": "team@example.com"}})
+
+
 def test_a_zone_that_eks_cannot_use_is_reported_with_its_id(monkeypatch: pytest.MonkeyPatch) -> None:
     config = {"aws:region": "us-west-1", "paddle-on-aws:availabilityZones": ["us-west-1a", "us-west-1c"]}
     message = (

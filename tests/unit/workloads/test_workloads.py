@@ -82,7 +82,8 @@ def test_containers_get_the_settings_that_they_use(program: RunStack) -> None:
     assert [env[key] for key in ports] == ["9000", "1", "2"]
     assert env_of(container_of(graph, "paddle-export"))["AWS_REGION"] == "eu-west-1"
     (wait,) = spec_of(graph, "paddle-export")["template"]["spec"]["initContainers"]
-    assert env_of(wait) == {"JOB_NAME": "reviews", "JOB_NAMESPACE": "training"}
+    assert (env_of(wait)["JOB_NAME"], env_of(wait)["JOB_NAMESPACE"]) == ("reviews", "training")
+    assert (env_of(wait)["STACK"], env_of(wait)["AWS_REGION"]) == ("prod", "eu-west-1")
 
 
 @pytest.mark.parametrize("stack", ["dev", "prod"])
@@ -121,6 +122,28 @@ def test_up_waits_for_the_end_or_for_the_start_of_the_training(program: RunStack
     assert wait_for(False) == {"paddle-data": None, "paddle-cluster-job": started, "paddle-export": started}
 
 
+def test_with_messages_up_waits_for_the_export_job_which_exists_when_the_training_fails(program: RunStack) -> None:
+    graph = program({"notify": {"email": "team@example.com"}})
+    jobs = {job.name: job.inputs["metadata"].get("annotations", {}) for job in graph.all(JOB)}
+    assert "pulumi.com/waitFor" in jobs["paddle-cluster-job"]
+    assert "pulumi.com/waitFor" not in jobs["paddle-export"]
+
+
+def test_the_export_job_has_one_pod_so_that_it_sends_one_message(program: RunStack) -> None:
+    spec = spec_of(program(), "paddle-export")
+    assert spec["backoffLimit"] == 0
+    assert spec["podFailurePolicy"]["rules"] == [LOST_NODE]
+
+
+def test_only_a_stack_with_an_address_sends_messages(program: RunStack) -> None:
+    assert "TOPIC_ARN" not in env_of(container_of(program(), "paddle-export"))
+    graph = program({"notify": {"email": "team@example.com"}})
+    topic = graph.named("training-messages")
+    copy = container_of(graph, "paddle-export")
+    assert env_of(copy)["TOPIC_ARN"] == "arn:aws:mock:us-west-2:123456789012:training-messages"
+    assert topic.urn in graph.one(JOB, "paddle-export").dependencies
+
+
 def test_a_job_times_out_before_up_does(program: RunStack) -> None:
     graph = program({"job": {"timeoutMinutes": 60}, "data": {"timeoutMinutes": 5}})
     for name, minutes in {"paddle-data": 5, "paddle-cluster-job": 60, "paddle-export": 90}.items():
@@ -152,10 +175,13 @@ def test_without_our_launcher_kubernetes_limits_the_failed_pods(program: RunStac
 def test_the_export_job_waits_for_the_training_and_writes_under_its_prefix(program: RunStack) -> None:
     graph = program()
     (wait,) = spec_of(graph, "paddle-export")["template"]["spec"]["initContainers"]
-    assert env_of(wait) == {"JOB_NAME": "paddle-cluster-job", "JOB_NAMESPACE": "default"}
+    assert (env_of(wait)["JOB_NAME"], env_of(wait)["JOB_NAMESPACE"]) == ("paddle-cluster-job", "default")
     copy = container_of(graph, "paddle-export")
-    assert env_of(copy)["DESTINATION"] == "s3://bucket-1a2b3c4/paddle-cluster-job/output/"
-    assert {mount["name"]: mount.get("readOnly") for mount in copy["volumeMounts"]} == {"efs": True, "scripts": True}
+    for container in (wait, copy):
+        assert env_of(container)["OUTPUT_DIR"] == "/efs/paddle-cluster-job/output"
+        assert env_of(container)["DESTINATION"] == "s3://bucket-1a2b3c4/paddle-cluster-job/output/"
+        writable = {mount["name"]: not mount.get("readOnly") for mount in container["volumeMounts"]}
+        assert writable == {"efs": False, "scripts": False, "outcome": True}
     assert graph.outputs["model"] == "s3://bucket-1a2b3c4/paddle-cluster-job/output/pass-00004/"
 
 
@@ -231,7 +257,15 @@ def test_pods_find_every_script_at_its_path(program: RunStack) -> None:
             "trainer_settings.py",
             "training.py",
         },
-        "paddle-export": {"await_job.py", "contract.py", "export.sh", "kubernetes_api.py"},
+        "paddle-export": {
+            "await_job.py",
+            "contract.py",
+            "export.sh",
+            "kubernetes_api.py",
+            "messages.py",
+            "report.py",
+            "state_files.py",
+        },
     }.items():
         volumes = spec_of(graph, job)["template"]["spec"]["volumes"]
         (shipped,) = [volume["configMap"] for volume in volumes if volume["name"] == "scripts"]
