@@ -89,8 +89,9 @@ if settings.job.gpus_per_trainer:
 volume = Volume(
     "volume", VolumeArgs(storage, namespace.name, settings.storage.size_gib, settings.storage.claim_gib), in_cluster
 )
-data = DataJob("data", DataJobArgs(settings, namespace.name, volume, roles.data), in_cluster)
-training = TrainingJob("training", TrainingJobArgs(settings, namespace.name, volume, data), in_cluster)
+memory = f"{region_support.pod_memory_mib}Mi"
+data = DataJob("data", DataJobArgs(settings, namespace.name, volume, roles.data, memory), in_cluster)
+training = TrainingJob("training", TrainingJobArgs(settings, namespace.name, volume, data, memory), in_cluster)
 model: pulumi.Output[str] = pulumi.Output.concat(storage.file_system.id, ":/", settings.job.newest_pass)
 if roles.export:
     results = pulumi.Output.concat("s3://", bucket.bucket.bucket, "/")

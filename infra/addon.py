@@ -1,5 +1,8 @@
 """An EKS add-on in the version that EKS recommends for the cluster."""
 
+import json
+from collections.abc import Mapping
+
 import pulumi
 import pulumi_aws as aws
 
@@ -11,6 +14,7 @@ def addon(
     version: str,
     opts: pulumi.ResourceOptions,
     role_arn: pulumi.Input[str] | None = None,
+    configuration: Mapping[str, str] | None = None,
 ) -> aws.eks.Addon:
     """Installs the add-on, or takes over its self-managed copy. The update follows the update of the cluster."""
     return aws.eks.Addon(
@@ -19,6 +23,7 @@ def addon(
         addon_name=name,
         addon_version=version,
         service_account_role_arn=role_arn,
+        configuration_values=json.dumps(configuration) if configuration else None,
         resolve_conflicts_on_create="OVERWRITE",
         resolve_conflicts_on_update="OVERWRITE",
         opts=pulumi.ResourceOptions.merge(

@@ -19,6 +19,8 @@ from settings.region import InstanceType, RegionSupport
 from settings.schema import NODES_PER_GROUP, Settings
 
 LOG_DAYS = 30
+# Without this, the cluster accepts network policies and ignores them.
+ADDON_CONFIGURATION = {"vpc-cni": {"enableNetworkPolicy": "true"}}
 CLUSTER_POLICIES = ("AmazonEKSClusterPolicy",)
 # EKS uses the key for Kubernetes secrets with the cluster role, for example when it updates the control plane.
 SECRETS_ACTIONS = ("kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:ListGrants")
@@ -177,6 +179,7 @@ class Cluster(pulumi.ComponentResource):
             name,
             self._args.region_support.addon_versions[name],
             pulumi.ResourceOptions(parent=self, depends_on=after),
+            configuration=ADDON_CONFIGURATION.get(name),
         )
 
     def _log_group(self) -> aws.cloudwatch.LogGroup:

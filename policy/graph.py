@@ -1,6 +1,6 @@
 """A stack as the rules see it. The engine and the unit tests build the same plain resources."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,14 @@ class Resource:
     @property
     def stack(self) -> str:
         return self.urn.split(":")[2]
+
+    @property
+    def project(self) -> str:
+        return self.urn.split("::")[1]
+
+    def problem(self, path: str, why: str, instead: str) -> str:
+        """The message for one violation: what is wrong, and what to write."""
+        return f"{self.name}: {path} {why}. {instead}."
 
 
 @dataclass(frozen=True)
@@ -51,3 +59,26 @@ def members(value: Any, path: str) -> list[Any]:
     """The members of the list at a dotted path. Empty if there is no list or it is not known yet."""
     found = at(value, path)
     return list(found) if isinstance(found, Sequence) and not isinstance(found, str) else []
+
+
+def every(value: Any, path: str) -> list[Any]:
+    """The values at a dotted path in each member of the lists on the way. None stands for a missing value."""
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [found for member in value for found in every(member, path)]
+    if not path or isinstance(value, Unknown):
+        return [value]
+    key, _, rest = path.partition(".")
+    return every(value.get(key) if isinstance(value, Mapping) else None, rest)
+
+
+def nested(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """The value and everything inside it, with paths."""
+    yield path, value
+    if isinstance(value, Mapping):
+        children = [(f"{path}.{key}" if path else str(key), child) for key, child in value.items()]
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        children = [(path, child) for child in value]
+    else:
+        return
+    for where, child in children:
+        yield from nested(child, where)

@@ -15,6 +15,8 @@ from settings.schema import DEFAULT_ZONES, KUBERNETES_VERSION, Problem, Settings
 
 Architecture = Literal["x86_64", "arm64"]
 
+# What a trainer requests. Its limit cannot be lower.
+TRAINER_MEMORY_MIB = 2048
 REQUIRED_SERVICES = ("ec2", "efs", "eks", "kms", "s3", "route53")
 # AWS in China bills in CNY. GovCloud has no AWS Budgets: its costs are part of the bill of a standard account.
 BUDGETS_PARTITION = "aws"
@@ -28,10 +30,12 @@ EFS_DRIVER = "aws-efs-csi-driver"
 
 @dataclass(frozen=True)
 class InstanceType:
+    """Types with the same architecture and number of GPUs are equal: they can be in one node group."""
+
     architecture: Architecture
     gpus: int
-    # Instance types with different numbers of vCPUs can be in one node group.
     vcpus: int = field(compare=False)
+    memory_mib: int = field(compare=False)
 
 
 @dataclass(frozen=True)
@@ -58,6 +62,12 @@ class RegionSupport:
     def instance_type(self) -> InstanceType:
         """What all instance types of the workers have in common."""
         return next(found for found in self.instance_types.values() if found)
+
+    @property
+    def pod_memory_mib(self) -> int:
+        """The memory that a pod can use on every worker. The kernel, the kubelet and other pods use the rest."""
+        smallest = min(found.memory_mib for found in self.instance_types.values() if found)
+        return max(int(smallest * 0.95) - 1024, TRAINER_MEMORY_MIB)
 
     @property
     def known_types(self) -> tuple[str, ...]:
@@ -196,7 +206,7 @@ def _instance_type(found: Any) -> InstanceType | None:
         return None
     gpus = sum(gpu.count for gpu in found.gpuses if gpu.manufacturer.upper() == "NVIDIA")
     architecture: Architecture = "arm64" if "arm64" in found.supported_architectures else "x86_64"
-    return InstanceType(architecture, gpus, found.default_vcpus)
+    return InstanceType(architecture, gpus, found.default_vcpus, found.memory_size)
 
 
 def _reason(error: Exception) -> str:

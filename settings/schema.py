@@ -4,6 +4,7 @@ import dataclasses
 import difflib
 import json
 import re
+import urllib.parse
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from workloads.in_pod import contract
 PROJECT = Path(__file__).parent.parent
 # These fields come from Pulumi, not from the project's own settings.
 ENGINE_KEYS = ("project", "stack", "aws")
+HTTPS_PORT = 443
 # EKS needs two zones; this many are used if a stack names none.
 DEFAULT_ZONES = 2
 # The default quota of EKS for the nodes of one group. The limit of 30 groups needs more addresses than a VPC has.
@@ -97,6 +99,11 @@ class Data:
     @property
     def from_s3(self) -> bool:
         return isinstance(self.source, str) and self.source.startswith("s3://")
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """The ports of the servers with the data. S3 uses the port of https, too."""
+        return tuple(sorted({HTTPS_PORT, *(_port(source) for source in self.sources)}))
 
     @property
     def is_one_file(self) -> bool:
@@ -356,6 +363,14 @@ def _mapping(given: object) -> dict[str, object]:
     if not isinstance(value, Mapping):
         raise ValueError("is not a map")
     return dict(value)
+
+
+def _port(source: str) -> int:
+    """The port in an address. An invalid port is reported by the checks."""
+    try:
+        return urllib.parse.urlsplit(source).port or HTTPS_PORT
+    except ValueError:
+        return HTTPS_PORT
 
 
 def _decoded(value: object) -> object:

@@ -6,10 +6,8 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra.service_account_role import ServiceAccountRole
 from workloads.in_cluster import object_options
 
-ROLE_ANNOTATION = "eks.amazonaws.com/role-arn"
 READ = ("get", "list", "watch")
 
 
@@ -29,14 +27,16 @@ class Namespace(pulumi.ComponentResource):
 
 @dataclass(frozen=True)
 class ServiceAccountArgs:
+    """With `automount`, every container of the pods gets a token for the API server."""
+
     name: str
     namespace: pulumi.Input[str]
     rules: Sequence[k8s.rbac.v1.PolicyRuleArgsDict] = ()
-    aws_role: ServiceAccountRole | None = None
+    automount: bool = False
 
 
 class ServiceAccount(pulumi.ComponentResource):
-    """`ready` lists the account and its permissions in the cluster and in AWS. Its Job depends on them."""
+    """`ready` lists the account and its permissions in the cluster. Its Job depends on them."""
 
     name: pulumi.Output[str]
     ready: Sequence[pulumi.Resource]
@@ -45,15 +45,14 @@ class ServiceAccount(pulumi.ComponentResource):
         super().__init__("paddle:workloads:ServiceAccount", name, None, opts)
         child = object_options(self)
         metadata: k8s.meta.v1.ObjectMetaArgsDict = {"name": args.name, "namespace": args.namespace}
-        annotations = {ROLE_ANNOTATION: args.aws_role.arn} if args.aws_role else {}
         account = k8s.core.v1.ServiceAccount(
             name,
-            metadata={**metadata, "annotations": annotations} if annotations else metadata,
-            automount_service_account_token=bool(args.rules),
+            metadata=metadata,
+            automount_service_account_token=args.automount,
             opts=child,
         )
         self.name = account.metadata["name"]
-        self.ready = [account, *(args.aws_role.ready if args.aws_role else ())]
+        self.ready = [account]
         if args.rules:
             role = k8s.rbac.v1.Role(name, metadata=metadata, rules=args.rules, opts=child)
             binding = k8s.rbac.v1.RoleBinding(

@@ -14,10 +14,13 @@ from workloads.access import ServiceAccount, ServiceAccountArgs
 from workloads.in_cluster import object_options
 from workloads.in_pod import contract
 from workloads.in_pod.contract import Env
-from workloads.job import container, job, pod
+from workloads.job import Needs, container, job, pod, temporary_folder
+from workloads.network_policy import NetworkPolicy, NetworkPolicyArgs
+from workloads.tokens import aws_token
 from workloads.volume import POD_VOLUME, Volume
 
-NAME = "paddle-data"
+NAME, FETCH = "paddle-data", "fetch"
+SCRIPT = f"{contract.SCRIPTS}/prepare.py"
 RETRIES = 2
 
 
@@ -27,6 +30,7 @@ class DataJobArgs:
     namespace: pulumi.Input[str]
     volume: Volume
     aws_role: ServiceAccountRole | None
+    memory_limit: str
 
 
 class DataJob(pulumi.ComponentResource):
@@ -38,8 +42,9 @@ class DataJob(pulumi.ComponentResource):
         super().__init__("paddle:workloads:DataJob", name, None, opts)
         names, settings = prefix(name, "data"), args.settings
         child = object_options(self)
-        account = ServiceAccount(
-            f"{names}{DATA_ACCOUNT}", ServiceAccountArgs(DATA_ACCOUNT, args.namespace, aws_role=args.aws_role), child
+        account = ServiceAccount(f"{names}{DATA_ACCOUNT}", ServiceAccountArgs(DATA_ACCOUNT, args.namespace), child)
+        network = NetworkPolicy(
+            f"{names}{NAME}-network", NetworkPolicyArgs(NAME, args.namespace, settings.data.ports), child
         )
         code = {f"{settings.job.config_dir}/{path}": file for path, file in settings.job.code_files.items()}
         files = {**scripts.with_imports("prepare.py", "fetch.sh"), **code}
@@ -48,20 +53,18 @@ class DataJob(pulumi.ComponentResource):
             f"{names}{NAME}",
             NAME,
             args.namespace,
-            data_job_spec(settings, account.name, args.volume.pod_volume, shipped.volume),
+            data_job_spec(args, account.name, shipped.volume),
             settings.data.timeout_minutes,
-            object_options(self, account.ready),
+            object_options(self, [*account.ready, *network.ready, *(args.aws_role.ready if args.aws_role else ())]),
         )
         self.name = created.metadata["name"]
         self.register_outputs({"name": self.name})
 
 
 def data_job_spec(
-    settings: Settings,
-    account: pulumi.Input[str],
-    volume: k8s.core.v1.VolumeArgsDict,
-    code: k8s.core.v1.VolumeArgsDict,
+    args: DataJobArgs, account: pulumi.Input[str], code: k8s.core.v1.VolumeArgsDict
 ) -> k8s.batch.v1.JobSpecArgsDict:
+    settings = args.settings
     folder = f"{contract.DATA_VOLUME}/{settings.job.name}"
     mounts: list[k8s.core.v1.VolumeMountArgsDict] = [
         {"name": POD_VOLUME, "mount_path": contract.DATA_VOLUME},
@@ -77,23 +80,31 @@ def data_job_spec(
     }
     # The name of the folder with a copy of an S3 source contains the UID: two pods may run for some seconds.
     pod_uid = {Env.POD_UID: "metadata.uid"}
-    main = container("paddle-data", settings.data_image, settings.data.command, env, mounts, "500m", "512Mi", pod_uid)
+    needs = Needs("500m", "512Mi", args.memory_limit)
+    # An image with its own command may write anywhere.
+    own_script = any(SCRIPT in word for word in settings.data.command)
+    main = container(NAME, settings.data_image, settings.data.command, env, mounts, needs, pod_uid, own_script)
     main["image_pull_policy"] = "Always"
+    volumes = [args.volume.pod_volume, code]
+    if own_script:
+        volumes.append(temporary_folder(NAME))
+    if not args.aws_role:
+        return {"backoff_limit": RETRIES, "template": pod(NAME, account, volumes, [main])}
+    role = aws_token(args.aws_role)
     fetch = container(
-        "fetch",
+        FETCH,
         settings.export.image,
         ["bash", f"{contract.SCRIPTS}/fetch.sh"],
         {
             Env.DATA_SOURCE: " ".join(settings.data.sources),
             Env.FETCH_PREFIX: f"{folder}/{contract.FETCHED}",
             Env.AWS_REGION: settings.region,
+            **role.env,
         },
-        mounts,
-        "500m",
-        "512Mi",
+        [*mounts, role.mount],
+        Needs("500m", "512Mi", "2Gi"),
         pod_uid,
+        read_only=True,
     )
-    return {
-        "backoff_limit": RETRIES,
-        "template": pod(NAME, account, [volume, code], [main], [fetch] if settings.data.from_s3 else []),
-    }
+    volumes += [role.volume, temporary_folder(FETCH)]
+    return {"backoff_limit": RETRIES, "template": pod(NAME, account, volumes, [main], [fetch])}

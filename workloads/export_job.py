@@ -14,11 +14,14 @@ from workloads.access import READ, ServiceAccount, ServiceAccountArgs
 from workloads.in_cluster import object_options
 from workloads.in_pod import contract
 from workloads.in_pod.contract import Env
-from workloads.job import IGNORE_LOST_NODE, container, job, pod
+from workloads.job import IGNORE_LOST_NODE, Needs, container, job, pod, temporary_folder
+from workloads.network_policy import NetworkPolicy, NetworkPolicyArgs
+from workloads.tokens import api_token, aws_token
 from workloads.training_job import TrainingJob
 from workloads.volume import POD_VOLUME, Volume
 
 NAME = "paddle-export"
+WAIT, COPY = "await-training", "export"
 COPY_MINUTES = 30
 OUTCOME = "outcome"
 
@@ -45,8 +48,9 @@ class ExportJob(pulumi.ComponentResource):
             {"api_groups": ["batch"], "resources": ["jobs"], "resource_names": [settings.job.name], "verbs": READ}
         ]
         account = ServiceAccount(
-            f"{names}{EXPORT_ACCOUNT}", ServiceAccountArgs(EXPORT_ACCOUNT, args.namespace, rules, args.aws_role), child
+            f"{names}{EXPORT_ACCOUNT}", ServiceAccountArgs(EXPORT_ACCOUNT, args.namespace, rules), child
         )
+        network = NetworkPolicy(f"{names}{NAME}-network", NetworkPolicyArgs(NAME, args.namespace), child)
         shipped = scripts.Scripts(
             f"{names}paddle-export-scripts",
             scripts.ScriptsArgs(args.namespace, scripts.with_imports("await_job.py", "export.sh")),
@@ -56,31 +60,20 @@ class ExportJob(pulumi.ComponentResource):
             f"{names}{NAME}",
             NAME,
             args.namespace,
-            export_job_spec(
-                settings,
-                account.name,
-                args.volume.pod_volume,
-                shipped.volume,
-                args.training.name,
-                args.destination,
-                args.topic_arn,
-            ),
+            export_job_spec(args, account.name, shipped.volume),
             settings.job.timeout_minutes + COPY_MINUTES,
-            object_options(self, account.ready),
+            object_options(self, [*account.ready, *network.ready, *args.aws_role.ready]),
             settings.job.wait,
         )
         self.register_outputs({})
 
 
 def export_job_spec(
-    settings: Settings,
-    account: pulumi.Input[str],
-    volume: k8s.core.v1.VolumeArgsDict,
-    code: k8s.core.v1.VolumeArgsDict,
-    training: pulumi.Input[str],
-    destination: pulumi.Input[str],
-    topic_arn: pulumi.Input[str] | None,
+    args: ExportJobArgs, account: pulumi.Input[str], code: k8s.core.v1.VolumeArgsDict
 ) -> k8s.batch.v1.JobSpecArgsDict:
+    settings = args.settings
+    # The waiting container runs the image of the user, so it must not get the role that may write the results.
+    api, role = api_token(), aws_token(args.aws_role)
     mounts: list[k8s.core.v1.VolumeMountArgsDict] = [
         {"name": POD_VOLUME, "mount_path": contract.EXPORT_VOLUME, "read_only": True},
         scripts.MOUNT,
@@ -88,40 +81,43 @@ def export_job_spec(
     ]
     outcome: k8s.core.v1.VolumeArgsDict = {"name": OUTCOME, "empty_dir": {}}
     both = {
-        Env.JOB_NAME: training,
+        Env.JOB_NAME: args.training.name,
         Env.OUTPUT_DIR: f"{contract.EXPORT_VOLUME}/{settings.job.name}/{contract.OUTPUT}",
-        Env.DESTINATION: destination,
+        Env.DESTINATION: args.destination,
         Env.AWS_REGION: settings.region,
         Env.FAILURE_FILE: contract.FAILURE_FILE,
         Env.SUBJECT_FILE: contract.SUBJECT_FILE,
         Env.MESSAGE_FILE: contract.MESSAGE_FILE,
     }
     wait = container(
-        "await-training",
+        WAIT,
         settings.job.image,
         ["python3", f"{contract.SCRIPTS}/await_job.py"],
         {**both, Env.JOB_NAMESPACE: settings.job.namespace, Env.STACK: settings.stack},
-        mounts,
-        "100m",
-        "128Mi",
+        [*mounts, api.mount],
+        Needs("100m", "128Mi", "512Mi"),
+        read_only=True,
     )
     copy = container(
-        "export",
+        COPY,
         settings.export.image,
         ["bash", f"{contract.SCRIPTS}/export.sh"],
         {
             **both,
             Env.DONE_FILE: contract.DONE_FILE,
             Env.MADE_FROM_FILE: contract.MADE_FROM_FILE,
-            **({Env.TOPIC_ARN: topic_arn} if topic_arn is not None else {}),
+            **({Env.TOPIC_ARN: args.topic_arn} if args.topic_arn is not None else {}),
+            **role.env,
         },
-        mounts,
-        "500m",
-        "512Mi",
+        [*mounts, role.mount],
+        Needs("500m", "512Mi", "2Gi"),
+        read_only=True,
     )
+    folders = [temporary_folder(WAIT), temporary_folder(COPY)]
+    volumes = [args.volume.pod_volume, code, outcome, api.volume, role.volume, *folders]
     return {
         # A second pod would send a second message. The AWS CLI repeats requests that failed.
         "backoff_limit": 0,
         "pod_failure_policy": {"rules": [IGNORE_LOST_NODE]},
-        "template": pod(NAME, account, [volume, code, outcome], [copy], [wait]),
+        "template": pod(NAME, account, volumes, [copy], [wait]),
     }

@@ -35,7 +35,10 @@ class GpuPlugin(pulumi.ComponentResource):
                             {
                                 "name": NAME,
                                 "image": args.image,
-                                "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}},
+                                "resources": {
+                                    "requests": {"cpu": "50m", "memory": "64Mi"},
+                                    "limits": {"memory": "256Mi"},
+                                },
                                 "security_context": {
                                     "allow_privilege_escalation": False,
                                     "capabilities": {"drop": ["ALL"]},

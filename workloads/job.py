@@ -1,6 +1,7 @@
 """What the three Jobs have in common: restricted containers, time limits, and how `pulumi up` waits for them."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import pulumi
 import pulumi_kubernetes as k8s
@@ -14,40 +15,62 @@ IGNORE_LOST_NODE: k8s.batch.v1.PodFailurePolicyRuleArgsDict = {
 }
 
 
+@dataclass(frozen=True)
+class Needs:
+    """The CPU and the memory that a container requests, and the limit of its memory."""
+
+    cpu: str
+    memory: str
+    memory_limit: str
+    gpus: int = 0
+
+
 def container(
     name: str,
     image: str,
     command: Sequence[str],
     env: Mapping[str, pulumi.Input[str]],
     mounts: Sequence[k8s.core.v1.VolumeMountArgsDict],
-    cpu: str,
-    memory: str,
+    needs: Needs,
     fields: Mapping[str, str] | None = None,
-    limits: Mapping[str, str] | None = None,
+    read_only: bool = False,
 ) -> k8s.core.v1.ContainerArgsDict:
     """A container without privileges. If it fails, its last log lines become the reason.
 
-    `fields` maps environment variables to fields of the pod.
+    `fields` maps environment variables to fields of the pod. With `read_only`, the root file system is read-only except
+    for /tmp, and the pod needs the temporary folder of the container.
     """
     variables: list[k8s.core.v1.EnvVarArgsDict] = [{"name": key, "value": value} for key, value in env.items()]
     variables += [
         {"name": key, "value_from": {"field_ref": {"field_path": path}}} for key, path in (fields or {}).items()
     ]
-    resources: k8s.core.v1.ResourceRequirementsArgsDict = {"requests": {"cpu": cpu, "memory": memory}}
-    if limits:
-        resources["limits"] = dict(limits)
+    mounts = list(mounts)
+    security: k8s.core.v1.SecurityContextArgsDict = {
+        "allow_privilege_escalation": False,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    if read_only:
+        variables.append({"name": "HOME", "value": "/tmp"})
+        mounts.append({"name": temporary_folder(name)["name"], "mount_path": "/tmp"})
+        security["read_only_root_filesystem"] = True
+    limits = {"memory": needs.memory_limit, **({"nvidia.com/gpu": str(needs.gpus)} if needs.gpus else {})}
     result: k8s.core.v1.ContainerArgsDict = {
         "name": name,
         "image": image,
         "env": variables,
-        "volume_mounts": list(mounts),
-        "resources": resources,
-        "security_context": {"allow_privilege_escalation": False, "capabilities": {"drop": ["ALL"]}},
+        "volume_mounts": mounts,
+        "resources": {"requests": {"cpu": needs.cpu, "memory": needs.memory}, "limits": limits},
+        "security_context": security,
         "termination_message_policy": "FallbackToLogsOnError",
     }
     if command:
         result["command"] = list(command)
     return result
+
+
+def temporary_folder(container: str) -> k8s.core.v1.VolumeArgsDict:
+    """The volume for /tmp of a read-only container. Each has its own: the AWS CLI keeps credentials in HOME."""
+    return {"name": f"tmp-{container}", "empty_dir": {"size_limit": "1Gi"}}
 
 
 def pod(

@@ -6,6 +6,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from infra.naming import prefix
+from settings.region import TRAINER_MEMORY_MIB
 from settings.schema import Settings
 from workloads import scripts
 from workloads.access import READ, ServiceAccount, ServiceAccountArgs
@@ -13,7 +14,8 @@ from workloads.data_job import DataJob
 from workloads.in_cluster import object_options
 from workloads.in_pod import contract
 from workloads.in_pod.contract import Env
-from workloads.job import IGNORE_LOST_NODE, container, job, pod
+from workloads.job import IGNORE_LOST_NODE, Needs, container, job, pod
+from workloads.network_policy import NetworkPolicy, NetworkPolicyArgs
 from workloads.volume import POD_VOLUME, Volume
 
 ACCOUNT = "paddle-trainer"
@@ -28,6 +30,7 @@ class TrainingJobArgs:
     namespace: pulumi.Input[str]
     volume: Volume
     data: DataJob
+    memory_limit: str
 
 
 class TrainingJob(pulumi.ComponentResource):
@@ -40,7 +43,14 @@ class TrainingJob(pulumi.ComponentResource):
         names, settings = prefix(name, "training"), args.settings
         child = object_options(self)
         rules: list[k8s.rbac.v1.PolicyRuleArgsDict] = [{"api_groups": [""], "resources": ["pods"], "verbs": READ}]
-        account = ServiceAccount(f"{names}{ACCOUNT}", ServiceAccountArgs(ACCOUNT, args.namespace, rules), child)
+        account = ServiceAccount(
+            f"{names}{ACCOUNT}", ServiceAccountArgs(ACCOUNT, args.namespace, rules, automount=True), child
+        )
+        network = NetworkPolicy(
+            f"{names}{settings.job.name}-network",
+            NetworkPolicyArgs(settings.job.name, args.namespace, peers=True),
+            child,
+        )
         shipped = scripts.Scripts(
             f"{names}paddle-trainer-scripts",
             scripts.ScriptsArgs(args.namespace, scripts.with_imports("launch.py")),
@@ -50,9 +60,9 @@ class TrainingJob(pulumi.ComponentResource):
             f"{names}{settings.job.name}",
             settings.job.name,
             args.namespace,
-            training_job_spec(settings, account.name, args.volume.pod_volume, shipped.volume, args.data.name),
+            training_job_spec(args, account.name, shipped.volume),
             settings.job.timeout_minutes,
-            object_options(self, account.ready),
+            object_options(self, [*account.ready, *network.ready]),
             # With messages, `up` waits for the export Job, which must exist before a training can fail.
             settings.job.wait and not settings.notify.email,
         )
@@ -61,12 +71,9 @@ class TrainingJob(pulumi.ComponentResource):
 
 
 def training_job_spec(
-    settings: Settings,
-    account: pulumi.Input[str],
-    volume: k8s.core.v1.VolumeArgsDict,
-    code: k8s.core.v1.VolumeArgsDict,
-    after: pulumi.Input[str],
+    args: TrainingJobArgs, account: pulumi.Input[str], code: k8s.core.v1.VolumeArgsDict
 ) -> k8s.batch.v1.JobSpecArgsDict:
+    settings = args.settings
     job_settings, pserver = settings.job, settings.pserver
     env = {
         Env.JOB_NAME: job_settings.name,
@@ -100,10 +107,8 @@ def training_job_spec(
         Env.POD_IP: "status.podIP",
         Env.JOB_UID: "metadata.labels['batch.kubernetes.io/controller-uid']",
     }
-    gpus = {"nvidia.com/gpu": str(job_settings.gpus_per_trainer)} if job_settings.gpus_per_trainer else {}
-    main = container(
-        "trainer", job_settings.image, job_settings.command, env, mounts, "1", "2Gi", fields=fields, limits=gpus
-    )
+    needs = Needs("1", f"{TRAINER_MEMORY_MIB}Mi", args.memory_limit, job_settings.gpus_per_trainer)
+    main = container("trainer", job_settings.image, job_settings.command, env, mounts, needs, fields)
     # A host port can be used once per node, so no two trainers run on the same node.
     main["ports"] = [
         {"name": f"jobport{i}", "host_port": port, "container_port": port} for i, port in enumerate(pserver.host_ports)
@@ -127,5 +132,7 @@ def training_job_spec(
         "completion_mode": "Indexed",
         "backoff_limit": backoff_limit,
         "pod_failure_policy": {"rules": rules},
-        "template": pod(job_settings.name, account, [volume, code, shared_memory], [main], after=after),
+        "template": pod(
+            job_settings.name, account, [args.volume.pod_volume, code, shared_memory], [main], after=args.data.name
+        ),
     }

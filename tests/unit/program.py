@@ -32,6 +32,7 @@ AWS = ("aws", "amazonaws.com")
 PARTITIONS = {"cn-": ("aws-cn", "amazonaws.com.cn"), "us-gov-": ("aws-us-gov", "amazonaws.com")}
 PLACEHOLDER = "203.0.113.0/24"
 SECONDS_FOR_A_RUN = 60
+MEMORY_MIB = {"m6i.xlarge": 16384}
 GPUS = {"g5.xlarge": 1, "g5.12xlarge": 4}
 # Instance types that only some zones offer: the ids of those zones.
 OFFERED_IN: Mapping[str, Sequence[str]] = {}
@@ -151,6 +152,7 @@ class Aws(mocks.Mocks):
                 "supportedArchitectures": ["arm64" if asked.startswith("m7g") else "x86_64"],
                 "gpuses": gpus if asked in GPUS else [],
                 "defaultVcpus": 4 if asked.endswith(".xlarge") else 2,
+                "memorySize": MEMORY_MIB.get(asked, 8192),
             },
             "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings": {
                 "instanceTypes": [name for name, _ in offers],

@@ -344,7 +344,7 @@ def test_service_accounts_have_exactly_these_permissions(program: RunStack) -> N
     }
     accounts = graph.all("kubernetes:core/v1:ServiceAccount")
     tokens = {r.name: r.inputs["automountServiceAccountToken"] for r in accounts}
-    assert tokens == {"paddle-data": False, "paddle-trainer": True, "paddle-export": True}
+    assert tokens == {"paddle-data": False, "paddle-trainer": True, "paddle-export": False}
     assert not graph.all("kubernetes:rbac.authorization.k8s.io/v1:ClusterRole")
 
 

@@ -57,12 +57,15 @@ class Env:
     DESTINATION = "DESTINATION"
     DONE_FILE = "DONE_FILE"
     MADE_FROM_FILE = "MADE_FROM_FILE"
-    AWS_REGION = "AWS_REGION"
     STACK = "STACK"
     FAILURE_FILE = "FAILURE_FILE"
     SUBJECT_FILE = "SUBJECT_FILE"
     MESSAGE_FILE = "MESSAGE_FILE"
     TOPIC_ARN = "TOPIC_ARN"
+    # The AWS CLI reads these.
+    AWS_REGION = "AWS_REGION"
+    AWS_ROLE_ARN = "AWS_ROLE_ARN"
+    AWS_TOKEN_FILE = "AWS_WEB_IDENTITY_TOKEN_FILE"
 
 
 # Folders of a Job on the volume, beside the folder with the training code.

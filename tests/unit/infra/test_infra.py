@@ -18,6 +18,8 @@ from tests.unit.program import ACCOUNT, config_of, run
 
 ROUTES = "aws:ec2/route:Route"
 
+ADDON = "aws:eks/addon:Addon"
+
 
 @pytest.mark.parametrize("prefix", [LARGEST, 19, SMALLEST])
 def test_subnets_are_in_the_vpc_and_do_not_overlap(prefix: int) -> None:
@@ -107,11 +109,17 @@ def test_large_clusters_have_several_node_groups(program: RunStack) -> None:
 
 def test_add_ons_have_the_version_that_eks_recommends(program: RunStack) -> None:
     graph = program({"kubernetesVersion": "1.34", "storage": {"driver": "efsCsi"}})
-    addons = [addon.inputs for addon in graph.all("aws:eks/addon:Addon")]
+    addons = [addon.inputs for addon in graph.all(ADDON)]
     names = {"vpc-cni", "kube-proxy", "coredns", "aws-efs-csi-driver"}
     assert {each["addonName"]: each["addonVersion"] for each in addons} == {name: f"{name} for 1.34" for name in names}
     # Clusters of older versions of this program have self-managed copies.
     assert {each["resolveConflictsOnCreate"] for each in addons} == {"OVERWRITE"}
+
+
+def test_the_network_plugin_enforces_network_policies(program: RunStack) -> None:
+    given = {addon.inputs["addonName"]: addon.inputs.get("configurationValues") for addon in program().all(ADDON)}
+    # The schema of the add-on wants a text, not a boolean.
+    assert given == {"vpc-cni": '{"enableNetworkPolicy": "true"}', "kube-proxy": None, "coredns": None}
 
 
 def test_a_running_cluster_with_self_managed_add_ons_is_not_replaced(program: RunStack) -> None:
@@ -131,7 +139,7 @@ def test_a_running_cluster_with_self_managed_add_ons_is_not_replaced(program: Ru
     ],
 )
 def test_ami_type(architecture: Architecture, gpus: int, expected: str) -> None:
-    assert ami_type(InstanceType(architecture, gpus, vcpus=2)) == expected
+    assert ami_type(InstanceType(architecture, gpus, vcpus=2, memory_mib=8192)) == expected
 
 
 def test_the_kubeconfig_gets_tokens_from_the_aws_cli() -> None:

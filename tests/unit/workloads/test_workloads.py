@@ -2,6 +2,7 @@
 
 import json
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,9 +12,10 @@ from tests.unit.conftest import RunStack
 from tests.unit.program import Graph
 from workloads.next_steps import next_steps
 from workloads.scripts import IN_POD, digest, key_of
-from workloads.training_job import training_job_spec
+from workloads.training_job import TrainingJobArgs, training_job_spec
 
 JOB = "kubernetes:batch/v1:Job"
+NETWORK_POLICY = "kubernetes:networking.k8s.io/v1:NetworkPolicy"
 
 
 def spec_of(graph: Graph, name: str) -> dict[str, Any]:
@@ -90,25 +92,114 @@ def test_containers_get_the_settings_that_they_use(program: RunStack) -> None:
 def test_every_container_is_restricted(program: RunStack, stack: str) -> None:
     graph = program({"data": {"source": "s3://bucket/key"}}, stack=stack)
     seen = 0
+    # The image of the user may write anywhere.
+    writable = {"trainer"}
     for job in graph.all(JOB):
-        pod = job.inputs["spec"]["template"]["spec"]
+        pod, folders = job.inputs["spec"]["template"]["spec"], set[str]()
         assert pod["securityContext"] == {"seccompProfile": {"type": "RuntimeDefault"}}
         for container in [*pod["containers"], *pod.get("initContainers", [])]:
             seen += 1
-            restricted = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+            restricted: dict[str, Any] = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+            if container["name"] not in writable:
+                restricted["readOnlyRootFilesystem"] = True
+                (folder,) = [mount["name"] for mount in container["volumeMounts"] if mount["mountPath"] == "/tmp"]
+                assert {"name": folder, "emptyDir": {"sizeLimit": "1Gi"}} in pod["volumes"]
+                assert env_of(container)["HOME"] == "/tmp"
+                assert folder not in folders, "two containers of a pod share their files"
+                folders.add(folder)
             assert container["securityContext"] == restricted, f"{job.urn}: {container['name']}"
             assert set(container["resources"]["requests"]) == {"cpu", "memory"}
+            assert set(container["resources"]["limits"]) == {"memory"}
             assert container["terminationMessagePolicy"] == "FallbackToLogsOnError"
     assert seen == 5
 
 
 def test_gpus_need_a_node_image_limits_and_a_plugin(program: RunStack) -> None:
     graph = program({"job": {"gpusPerTrainer": 2}, "workers": {"instanceTypes": ["g5.12xlarge"], "diskGiB": 100}})
-    assert container_of(graph, "paddle-cluster-job")["resources"]["limits"] == {"nvidia.com/gpu": "2"}
+    assert container_of(graph, "paddle-cluster-job")["resources"]["limits"]["nvidia.com/gpu"] == "2"
     assert graph.named("workers").inputs["amiType"] == "AL2023_x86_64_NVIDIA"
     assert graph.one("kubernetes:apps/v1:DaemonSet").inputs["metadata"]["namespace"] == "kube-system"
     assert not program().all("kubernetes:apps/v1:DaemonSet")
-    assert "limits" not in container_of(program(), "paddle-cluster-job")["resources"]
+    assert set(container_of(program(), "paddle-cluster-job")["resources"]["limits"]) == {"memory"}
+
+
+def test_a_trainer_is_limited_to_the_memory_that_is_free_on_the_smallest_worker(program: RunStack) -> None:
+    graph = program({"workers": {"instanceTypes": ["m6i.xlarge", "m6i.large"]}})
+    for job in ("paddle-cluster-job", "paddle-data"):
+        # A worker with 8 GiB can give its pods a little less than 7 GiB.
+        assert container_of(graph, job)["resources"]["limits"]["memory"] == "6758Mi"
+
+
+def test_an_image_with_its_own_command_may_write_anywhere(program: RunStack) -> None:
+    graph = program({"data": {"image": "mine/data:1", "command": ["/root/split.sh"]}})
+    assert "readOnlyRootFilesystem" not in container_of(graph, "paddle-data")["securityContext"]
+
+
+def tokens_of(graph: Graph, job: str) -> dict[str, list[tuple[str, str]]]:
+    """For each container of a Job, the folder and the audience of every token of the service account."""
+    pod = spec_of(graph, job)["template"]["spec"]
+    audiences = {
+        volume["name"]: source["serviceAccountToken"].get("audience", "the API server")
+        for volume in pod["volumes"]
+        for source in volume.get("projected", {}).get("sources", [])
+        if "serviceAccountToken" in source
+    }
+    return {
+        container["name"]: [
+            (m["mountPath"], audiences[m["name"]]) for m in container["volumeMounts"] if m["name"] in audiences
+        ]
+        for container in [*pod.get("initContainers", []), *pod["containers"]]
+    }
+
+
+def test_only_the_container_that_needs_a_token_gets_it(program: RunStack) -> None:
+    graph = program({"data": {"source": "s3://bucket/reviews/"}})
+    aws = ("/var/run/secrets/eks.amazonaws.com/serviceaccount", "sts.amazonaws.com")
+    api = ("/var/run/secrets/kubernetes.io/serviceaccount", "the API server")
+    assert tokens_of(graph, "paddle-data") == {"fetch": [aws], "paddle-data": []}
+    assert tokens_of(graph, "paddle-export") == {"await-training": [api], "export": [aws]}
+    accounts = graph.all("kubernetes:core/v1:ServiceAccount")
+    # EKS would give the role of an annotated account to every container.
+    assert not any("annotations" in account.inputs["metadata"] for account in accounts)
+    used = {job.name: job.inputs["spec"]["template"]["spec"]["serviceAccountName"] for job in graph.all(JOB)}
+    assert used == {
+        "paddle-data": "paddle-data",
+        "paddle-cluster-job": "paddle-trainer",
+        "paddle-export": "paddle-export",
+    }
+
+
+DNS = {
+    "to": [
+        {
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
+            "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}},
+        }
+    ],
+    "ports": [{"protocol": "UDP", "port": 53}, {"protocol": "TCP", "port": 53}],
+}
+
+
+def test_pods_reach_dns_https_and_only_trainers_reach_each_other(program: RunStack) -> None:
+    graph = program({"data": {"source": ["https://host:8443/a", "https://host/b"]}})
+    policies = {r.inputs["metadata"]["name"]: r.inputs["spec"] for r in graph.all(NETWORK_POLICY)}
+    assert set(policies) == {job.name for job in graph.all(JOB)}
+    for name, spec in policies.items():
+        pods = {"matchLabels": {"batch.kubernetes.io/job-name": name}}
+        trainers = [{"podSelector": pods}] if name == "paddle-cluster-job" else []
+        ports = [443, 8443] if name == "paddle-data" else [443]
+        assert spec["podSelector"] == pods
+        assert spec["policyTypes"] == ["Ingress", "Egress"]
+        assert spec.get("ingress", []) == ([{"from": trainers}] if trainers else [])
+        https = {"ports": [{"protocol": "TCP", "port": port} for port in ports]}
+        assert spec["egress"] == [DNS, https, *([{"to": trainers}] if trainers else [])]
+
+
+def test_no_pod_starts_before_its_network_policy(program: RunStack) -> None:
+    graph = program()
+    for job in graph.all(JOB):
+        (policy,) = [p for p in graph.all(NETWORK_POLICY) if p.inputs["metadata"]["name"] == job.name]
+        assert graph.leads(job, policy)
 
 
 def test_up_waits_for_the_end_or_for_the_start_of_the_training(program: RunStack) -> None:
@@ -181,7 +272,8 @@ def test_the_export_job_waits_for_the_training_and_writes_under_its_prefix(progr
         assert env_of(container)["OUTPUT_DIR"] == "/efs/paddle-cluster-job/output"
         assert env_of(container)["DESTINATION"] == "s3://bucket-1a2b3c4/paddle-cluster-job/output/"
         writable = {mount["name"]: not mount.get("readOnly") for mount in container["volumeMounts"]}
-        assert writable == {"efs": False, "scripts": False, "outcome": True}
+        assert {name for name, allowed in writable.items() if allowed} == {"outcome", f"tmp-{container['name']}"}
+        assert writable["efs"] is False
     assert graph.outputs["model"] == "s3://bucket-1a2b3c4/paddle-cluster-job/output/pass-00004/"
 
 
@@ -201,12 +293,14 @@ def test_data_from_s3_is_fetched_with_a_separate_role(program: RunStack) -> None
         "DATA_SOURCE": "s3://bucket/reviews/",
         "FETCH_PREFIX": "/efs/paddle-cluster-job/.fetched-",
         "POD_UID": uid,
+        "HOME": "/tmp",
+        "AWS_ROLE_ARN": "arn:aws:mock:eu-west-1:123456789012:data-role",
+        "AWS_WEB_IDENTITY_TOKEN_FILE": "/var/run/secrets/eks.amazonaws.com/serviceaccount/token",
     }
     assert fetch["command"] == ["bash", "/paddle-job/fetch.sh"]
     data = env_of(container_of(graph, "paddle-data"))
     assert (data["DATA_SOURCE"], data["POD_UID"]) == ("s3://bucket/reviews/", uid)
-    account = graph.one("kubernetes:core/v1:ServiceAccount", "paddle-data").inputs["metadata"]
-    assert account["annotations"] == {"eks.amazonaws.com/role-arn": "arn:aws:mock:eu-west-1:123456789012:data-role"}
+    assert not [key for key in data if key.startswith("AWS_")]
     assert "initContainers" not in spec_of(program(), "paddle-data")["template"]["spec"]
 
 
@@ -331,8 +425,9 @@ def test_the_csi_driver_mounts_through_the_access_point(program: RunStack) -> No
 
 def test_a_spec_can_be_built_without_pulumi() -> None:
     settings, _ = read({})
-    volume = {"name": "efs"}
-    spec = training_job_spec(settings, "account", volume, {"name": "scripts"}, "paddle-data")  # type: ignore[arg-type]
+    volume, data = SimpleNamespace(pod_volume={"name": "efs"}), SimpleNamespace(name="paddle-data")
+    args = TrainingJobArgs(settings, "default", volume, data, "4096Mi")  # type: ignore[arg-type]
+    spec = training_job_spec(args, "account", {"name": "scripts"})
     assert json.loads(json.dumps(spec))["template"]["metadata"]["annotations"] == {"paddle-on-aws/after": "paddle-data"}
 
 
