@@ -14,6 +14,7 @@ LONGEST_FIRST = (
     "tests/sandbox/test_recovery.py",
     "tests/sandbox/test_training_faults.py",
     "tests/sandbox/test_mission.py",
+    "tests/sandbox/test_running_training.py",
     "tests/sandbox/test_preview.py",
     "tests/sandbox/test_permissions.py",
     "tests/sandbox/test_notifications.py",

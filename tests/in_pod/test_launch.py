@@ -126,6 +126,7 @@ def test_sigterm_ends_the_training_and_all_its_processes(run: TrainingRun) -> No
     assert time.monotonic() - began < 15
     assert not is_alive(training)
     assert "stopped by SIGTERM" in run.pods[2].text()
+    assert "To run this Job again: pulumi up --replace '**Job::job'" in run.pods[2].text().splitlines()[-1]
 
 
 @pytest.mark.parametrize("index", [0, 1])

@@ -411,7 +411,9 @@ def test_sigterm_ends_the_data_job_at_once(tmp_path: Path) -> None:
     process.send_signal(signal.SIGTERM)
     error = process.communicate()[1]
     assert process.returncode == 128 + signal.SIGTERM
-    assert error == b"prepare.py: stopped by SIGTERM\n"
+    first, last = error.decode().splitlines()
+    assert first.startswith("prepare.py: stopped by SIGTERM: ")
+    assert last == "To run this Job again: pulumi up --replace '**Job::paddle-data'"
 
 
 def test_all_objects_of_an_s3_folder_are_read_in_the_order_of_s3(tmp_path: Path, code: Path) -> None:

@@ -256,7 +256,9 @@ def main() -> int:
     except OSError as error:
         print(f"launch.py: {error}", file=sys.stderr, flush=True)
         return 1
-    if code == contract.FINAL_FAILURE:
+    if code == TERMINATED:
+        log("Kubernetes ends the pods of a Job at its time limit (job.timeoutMinutes), and of a node that it drains")
+    if code in (contract.FINAL_FAILURE, TERMINATED):
         log(contract.repeat(os.environ[contract.Env.JOB_NAME]))
     return code
 

@@ -299,7 +299,9 @@ def fill(settings: DataSettings, work: Path) -> None:
 
 def stop(*_: object) -> None:
     """On SIGTERM. The work folder stays: the next data Job deletes it."""
-    os.write(sys.stderr.fileno(), b"prepare.py: stopped by SIGTERM\n")
+    why = "Kubernetes ends the pods of a Job at its time limit (data.timeoutMinutes), and of a node that it drains"
+    text = f"prepare.py: stopped by SIGTERM: {why}\n{contract.repeat('paddle-data')}\n"
+    os.write(sys.stderr.fileno(), text.encode())
     os._exit(128 + signal.SIGTERM)
 
 
