@@ -416,6 +416,36 @@ def test_sigterm_ends_the_data_job_at_once(tmp_path: Path) -> None:
     assert last == "To run this Job again: pulumi up --replace '**Job::paddle-data'"
 
 
+@pytest.mark.parametrize("objects", [0, 1, 3], ids=["synthetic", "one object", "several objects"])
+def test_errors_of_the_volume_that_pass_do_not_fail_the_data_job(tmp_path: Path, code: Path, objects: int) -> None:
+    out = tmp_path / "volume" / "job"
+    contents = [b"1\tgood %d\n" % number * 1000 for number in range(objects)]
+    fetched = contract.fetched_folder(out, "some-pod")
+    (fetched / contract.FETCH_OBJECTS).mkdir(parents=True)
+    for number, content in enumerate(contents):
+        (fetched / contract.FETCH_OBJECTS / str(number)).write_bytes(content)
+    (fetched / contract.FETCH_DONE).touch()
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(TRAINER.parents[1] / "tests/in_pod/unreliable"), str(TRAINER)]),
+        "UNRELIABLE_VOLUME": str(tmp_path / "volume"),
+        "OUT_DIR": str(out),
+        "SPLIT_COUNT": "3",
+        "TRAIN_CONFIG_DIR": "quick_start",
+        "DATA_SOURCE": f"s3://bucket/{'folder/' if objects > 1 else '0'}" if objects else "synthetic",
+        "DATA_RECORDS": "100",
+        "POD_UID": "some-pod",
+    }
+    command = [sys.executable, "-c", "import prepare, sys; sys.exit(prepare.main())"]
+    for _ in range(2):
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert names(out) == ["data", "output", "quick_start"]
+        assert b"".join(shards(out)) == b"".join(contents) or not objects
+        if objects:
+            break
+
+
 def test_all_objects_of_an_s3_folder_are_read_in_the_order_of_s3(tmp_path: Path, code: Path) -> None:
     objects = {
         "a/10": b"2\n",

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import state_files
+import transient
 from state_files import Attempt, read_attempt, read_json, write_attempt
 
 
@@ -34,7 +34,7 @@ def test_other_errors_and_lasting_ones_are_not_hidden(tmp_path: Path, monkeypatc
     def fail(*_: Any) -> int:
         raise OSError(errno.EIO, "for good")
 
-    monkeypatch.setattr(state_files, "RETRY_SECONDS", 0.5)
+    monkeypatch.setattr(transient, "RETRY_SECONDS", 0.5)
     monkeypatch.setattr(os, "open", fail)
     with pytest.raises(OSError, match="for good"):
         read_json(tmp_path / "file")

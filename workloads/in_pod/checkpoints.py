@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Callable
 
 import contract
-from state_files import TRANSIENT, retry_transient
+from transient import TRANSIENT, retry_transient
 
 
 def listed_files(content: bytes) -> dict[str, tuple[int, str]]:

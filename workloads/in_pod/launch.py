@@ -19,9 +19,10 @@ from checkpoints import newest_checkpoint
 from decisions import TERMINATED, Action, Exit, Join, Publish, Snapshot, StopTraining, decide, first_failure
 from keep_report import ReportKeeper
 from pods import PodWatcher, newest_pods
-from state_files import Attempt, Status, read_attempt, read_status, retry_transient, write_attempt, write_status
+from state_files import Attempt, Status, read_attempt, read_status, write_attempt, write_status
 from trainer_settings import LaunchError, TrainerSettings, log, read_settings
 from training import Training, adopt_orphans, describe_status
+from transient import retry_transient
 
 POLL_SECONDS = 0.3
 STATUSES_PER_POLL = 100

@@ -11,9 +11,9 @@ import secrets
 import shutil
 import signal
 import sys
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Iterator, Mapping, NamedTuple, TextIO
@@ -25,6 +25,7 @@ from download import download
 from progress import DataError, Progress, blocks
 from shards import read_manifest, shard_problem
 from splitting import Lines, split, sync_directory, write_json
+from transient import remove, retry_transient
 
 SEED = 2016
 GOOD = "great superb lovely charming brilliant moving funny clever warm gripping fresh honest bold tender rich"
@@ -136,31 +137,58 @@ def fetched_objects(fetched: Path, source: str) -> list[tuple[str, Path]]:
 def obtain(settings: DataSettings, work: Path) -> Lines:
     """A file with all records of the source."""
     if settings.sources == (SYNTHETIC,):
-        synthesize(work / "lines", settings.records)
+        retry_transient(lambda: synthesize(work / "lines", settings.records))
         return Lines(work / "lines", 0, SYNTHETIC)
     fetched = settings.fetched
-    files = fetched_objects(fetched, settings.sources[0]) if fetched else download_all(settings, work)
+    if fetched:
+        files = retry_transient(partial(fetched_objects, fetched, settings.sources[0]))
+    else:
+        files = download_all(settings, work)
     if settings.sha256:
-        check_sum(files[0][1], settings.sha256, files[0][0])
+        retry_transient(lambda: check_sum(files[0][1], settings.sha256, files[0][0]))
     if len(files) == 1:
         name, path = files[0]
-        with path.open("rb") as stream:
-            head = stream.read(HEAD)
+        head = retry_transient(partial(read_head, path))
         if is_plain(head):
             check_head(head, name)
             return Lines(path, len(BYTE_ORDER_MARK) if head.startswith(BYTE_ORDER_MARK) else 0, name)
-    with (work / "lines").open("wb") as out:
-        for name, path in files:
-            with path.open("rb") as stream:
-                append_text(Stream(blocks(stream)), name, out)
-            path.unlink()
-    return Lines(work / "lines", 0, " ".join(settings.sources))
+    lines = work / "lines"
+    end = 0
+    for name, path in files:
+        end = retry_transient(partial(append_file, path, name, lines, end))
+        retry_transient(partial(remove_file, path))
+    return Lines(lines, 0, " ".join(settings.sources))
+
+
+def read_head(path: Path) -> bytes:
+    with path.open("rb") as stream:
+        return stream.read(HEAD)
+
+
+def append_file(path: Path, name: str, lines: Path, end: int) -> int:
+    """Write the text in the file behind the first `end` bytes of the records. Returns the new end."""
+    with lines.open("r+b" if end else "wb") as out, path.open("rb") as stream:
+        out.seek(end)
+        out.truncate()
+        append_text(Stream(blocks(stream)), name, out)
+        return out.tell()
+
+
+def remove_file(path: Path) -> None:
+    if path.exists():
+        path.unlink()
+
+
+def copy_file(source: str, target: str) -> None:
+    retry_transient(lambda: shutil.copy2(source, target))
 
 
 def copy_code(source: Path, target: Path) -> str:
     """Copy the training code, subfolders kept, and return its digest."""
+    remove(target)
     # A ConfigMap volume keeps its files behind links named ..data and ..<date>.
-    shutil.copytree(source, target, ignore=shutil.ignore_patterns("..*", "__pycache__"))
+    ignored = shutil.ignore_patterns("..*", "__pycache__")
+    shutil.copytree(source, target, ignore=ignored, copy_function=copy_file)
     digest = hashlib.sha256()
     for path in sorted(p for p in target.rglob("*") if p.is_file()):
         content = path.read_bytes()
@@ -174,16 +202,16 @@ def copy_code(source: Path, target: Path) -> str:
 
 def install(new: Path, target: Path, work: Path) -> None:
     """Put the finished folder in its place; the one it replaces goes with the work folder."""
-    if target.exists():
-        target.rename(work / f"old-{target.name}")
-    new.rename(target)
-    sync_directory(target.parent)
+    if retry_transient(target.exists):
+        retry_transient(lambda: target.rename(work / f"old-{target.name}"))
+    retry_transient(lambda: new.rename(target))
+    retry_transient(lambda: sync_directory(target.parent))
 
 
 def set_aside_output(output: Path, made_from: dict[str, str], about: dict[str, str]) -> None:
     """Rename an output that was made from other data or code, so that this training does not resume from it.
 
-    The same data under another name is the same data: `about` is only recorded.
+    The same data under another name is the same data: `about` is only recorded. After an error it can be called again.
     """
     stamp = output / contract.MADE_FROM_FILE
     if output.exists() and not was_made_from(stamp, made_from):
@@ -194,7 +222,7 @@ def set_aside_output(output: Path, made_from: dict[str, str], about: dict[str, s
         print(f"{output}: made from other data or code, kept as {aside.name}; training starts from the beginning")
     if not output.exists():
         fresh = output.with_name(".output")
-        shutil.rmtree(fresh, ignore_errors=True)
+        remove(fresh)
         fresh.mkdir()
         # The id tells the export Job whether the bucket contains this output or another one.
         write_json(fresh / stamp.name, {**about, **made_from, "id": secrets.token_hex(16)})
@@ -206,15 +234,15 @@ def was_made_from(stamp: Path, made_from: dict[str, str]) -> bool:
     try:
         found = json.loads(stamp.read_text(encoding="utf-8"))
         return all(found[name] == value for name, value in made_from.items())
-    except (OSError, ValueError, KeyError, TypeError):
+    except (FileNotFoundError, IsADirectoryError, ValueError, KeyError, TypeError, RecursionError):
         return False
 
 
 @contextmanager
 def locked(out: Path) -> Iterator[TextIO]:
     """The file with the name of the newest work folder; one process at a time has it."""
-    with (out / LOCK_FILE).open("a+") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    with retry_transient(partial((out / LOCK_FILE).open, "a+")) as file:
+        retry_transient(lambda: fcntl.flock(file, fcntl.LOCK_EX))
         file.seek(0)
         yield file
 
@@ -222,9 +250,10 @@ def locked(out: Path) -> Iterator[TextIO]:
 def claim(out: Path) -> Path:
     """Create a work folder. The data Job that started last wins: those that started before it cannot finish."""
     with locked(out) as newest:
-        for left in out.glob(f"{WORK_PREFIX}*"):
-            shutil.rmtree(left, ignore_errors=True)
-        work = Path(tempfile.mkdtemp(prefix=WORK_PREFIX, dir=out))
+        for left in retry_transient(lambda: list(out.glob(f"{WORK_PREFIX}*"))):
+            remove(left)
+        work = out / f"{WORK_PREFIX}{secrets.token_hex(8)}"
+        retry_transient(lambda: work.mkdir(exist_ok=True))
         newest.truncate(0)
         newest.write(work.name)
         newest.flush()
@@ -248,19 +277,19 @@ def prepare(settings: DataSettings) -> None:
     """A run that is killed at any point leaves complete folders or none, and the next run finishes the work."""
     if not settings.code.is_dir():
         raise DataError(f"{Env.TRAIN_CONFIG_DIR}: the training code {settings.code} is missing")
-    settings.out.mkdir(parents=True, exist_ok=True)
+    retry_transient(lambda: settings.out.mkdir(parents=True, exist_ok=True))
     work = claim(settings.out)
     own = [work, settings.fetched] if settings.fetched else [work]
     try:
         fill(settings, work)
     except Exception as error:
         for folder in own:
-            shutil.rmtree(folder, ignore_errors=True)
+            remove(folder)
         with locked(settings.out) as newest:
             check_newest(newest, work, error)
         raise
     for folder in own:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove(folder)
 
 
 def check_newest(newest: TextIO, work: Path, error: Exception | None = None) -> None:
@@ -274,25 +303,24 @@ def fill(settings: DataSettings, work: Path) -> None:
     if settings.sources == (SYNTHETIC,):
         about["synthetic records"] = settings.records
     data = settings.out / contract.DATA
-    known = settings.sources == (SYNTHETIC,) or settings.sha256
-    if known and is_prepared(data, {**about, "splits": settings.splits}):
+    known = settings.sources == (SYNTHETIC,) or bool(settings.sha256)
+    if known and retry_transient(lambda: is_prepared(data, {**about, "splits": settings.splits})):
         print(f"{data}: already has this data in {settings.splits} shards", flush=True)
     else:
-        split(obtain(settings, work), work / contract.DATA, about, settings.splits)
-    code = copy_code(settings.code, work / "code")
+        lines = obtain(settings, work)
+        retry_transient(lambda: split(lines, work / contract.DATA, about, settings.splits))
+    code = retry_transient(lambda: copy_code(settings.code, work / "code"))
     with locked(settings.out) as newest:
         check_newest(newest, work)
-        if (work / contract.DATA).exists():
+        if retry_transient((work / contract.DATA).exists):
             install(work / contract.DATA, data, work)
         install(work / "code", settings.out / settings.code.name, work)
-        manifest = read_manifest(data)
-        set_aside_output(
-            settings.out / contract.OUTPUT,
-            {"digest": manifest["digest"], "code": code},
-            {"source": manifest["source"], "sha256": manifest["sha256"]},
-        )
-        for left in settings.out.glob(f"{contract.FETCHED}*"):
-            shutil.rmtree(left, ignore_errors=True)
+        manifest = retry_transient(lambda: read_manifest(data))
+        made_from = {"digest": manifest["digest"], "code": code}
+        named = {"source": manifest["source"], "sha256": manifest["sha256"]}
+        retry_transient(lambda: set_aside_output(settings.out / contract.OUTPUT, made_from, named))
+        for left in retry_transient(lambda: list(settings.out.glob(f"{contract.FETCHED}*"))):
+            remove(left)
     records = manifest["records"]
     print(f"{data}: {sum(records)} records in {len(records)} shards of {min(records)} to {max(records)}", flush=True)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ import numpy
 from archives import check_block
 from progress import BLOCK, DataError, Progress, blocks
 from shards import PIECE, pieces, tree_digest
+from transient import retry_transient
 
 NEWLINE = 10
 COPIES_AT_ONCE = 4
@@ -119,16 +121,18 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def split(lines: Lines, data: Path, about: dict[str, Any], splits: int) -> None:
-    """Fill `data` with the shards and the manifest."""
-    shards = cut(lines, splits)
+    """Fill `data` with the shards and the manifest. After an error it can be called again."""
+    shards = retry_transient(lambda: cut(lines, splits))
     progress = Progress("splitting", lines.size)
-    data.mkdir()
+    data.mkdir(exist_ok=True)
     with ThreadPoolExecutor(COPIES_AT_ONCE) as pool:
         jobs = []
         for number, (start, length, _) in enumerate(shards):
             folder = data / str(number)
-            folder.mkdir()
-            jobs.append(pool.submit(copy_range, lines, folder / contract.RECORDS_FILE, start, length, progress))
+            folder.mkdir(exist_ok=True)
+            target = folder / contract.RECORDS_FILE
+            copy = partial(copy_range, lines, target, start, length, progress)
+            jobs.append(pool.submit(retry_transient, copy))
         copied = [job.result() for job in jobs]
     for number in range(splits):
         sync_directory(data / str(number))
@@ -140,7 +144,7 @@ def split(lines: Lines, data: Path, about: dict[str, Any], splits: int) -> None:
             {"start": start, "bytes": length, "digest": tree_digest(digests)}
             for (start, length, _), digests in zip(shards, copied)
         ],
-        "digest": content_digest(lines, shards, copied),
+        "digest": retry_transient(lambda: content_digest(lines, shards, copied)),
     }
     write_json(data / contract.MANIFEST_FILE, manifest)
     sync_directory(data)

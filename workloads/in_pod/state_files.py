@@ -7,23 +7,16 @@ only reads them. A write replaces the whole file.
 from __future__ import annotations
 
 import dataclasses
-import errno
 import json
 import os
-import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, TypeVar
+from typing import Any
 
 import contract
-
-# An NFS client may return these for a moment, for example while the file server fails over.
-TRANSIENT = (errno.ESTALE, errno.EIO)
-RETRY_SECONDS = 10.0
+from transient import retry_transient
 
 FINISHED, FAILED = "finished", "failed"
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -59,18 +52,6 @@ class Status:
     last_output: float = 0.0
     last_active: float = 0.0  # when the training last used the CPU
     suspended: bool = False  # a process of the training was stopped by a signal
-
-
-def retry_transient(call: Callable[[], T]) -> T:
-    """The result of the call, which is repeated for some seconds while the volume returns a transient error."""
-    deadline = time.monotonic() + RETRY_SECONDS
-    while True:
-        try:
-            return call()
-        except OSError as error:
-            if error.errno not in TRANSIENT or time.monotonic() > deadline:
-                raise
-        time.sleep(0.2)
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -19,8 +19,9 @@ from typing import IO, BinaryIO, Iterator
 import contract
 from contract import Env
 from shards import read_manifest, shard_problem
-from state_files import Attempt, retry_transient
+from state_files import Attempt
 from trainer_settings import LaunchError, TrainerSettings, log
+from transient import retry_transient
 
 DEVICES = Path("/dev")
 BLOCK = 1 << 23

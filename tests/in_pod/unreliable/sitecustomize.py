@@ -1,4 +1,4 @@
-"""Makes a volume unreliable for a launcher: each call on each path of UNRELIABLE_VOLUME fails once with ESTALE."""
+"""Makes a volume unreliable for a script: each call on each path of UNRELIABLE_VOLUME fails once with ESTALE."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def unreliable(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-# The processes of the training run a script, the launcher of a test a command.
+# The tests start the launcher and prepare.py as a command. The processes of a training run a script.
 if "UNRELIABLE_VOLUME" in os.environ and sys.argv[:1] == ["-c"]:
     for each in FUNCTIONS:
         setattr(os, each, unreliable(each, getattr(os, each)))

@@ -336,6 +336,7 @@ def test_pods_find_every_script_at_its_path(program: RunStack) -> None:
             "quick_start/train.py",
             "shards.py",
             "splitting.py",
+            "transient.py",
         },
         "paddle-cluster-job": {
             "checkpoints.py",
@@ -350,6 +351,7 @@ def test_pods_find_every_script_at_its_path(program: RunStack) -> None:
             "state_files.py",
             "trainer_settings.py",
             "training.py",
+            "transient.py",
         },
         "paddle-export": {
             "await_job.py",
