@@ -115,6 +115,20 @@ def test_after_a_deleted_pod_all_resume(run: TrainingRun) -> None:
     assert_no_pass_done_twice(run)
 
 
+def test_an_older_launcher_of_trainer_0_ends_when_a_newer_one_decides(run: TrainingRun) -> None:
+    slow(run)
+    start(run)
+    wait_for_pass(run)
+    old = run.pods[0]
+    run.api.delete(old.pod["metadata"]["name"])
+    new = run.start(0)
+    finish(run)
+    assert old.process.wait(30) == 128 + signal.SIGTERM
+    assert "another launcher of trainer 0 decides now" in old.text()
+    assert "attempt 2: trainer 0 of 3 starts from checkpoint" in new.text()
+    assert "attempt 3: " not in new.text() + run.pods[1].text()
+
+
 def test_sigterm_ends_the_training_and_all_its_processes(run: TrainingRun) -> None:
     run.settings["STUB_PASS_SECONDS"] = "60"
     start(run)
@@ -126,6 +140,7 @@ def test_sigterm_ends_the_training_and_all_its_processes(run: TrainingRun) -> No
     assert time.monotonic() - began < 15
     assert not is_alive(training)
     assert "stopped by SIGTERM" in run.pods[2].text()
+    assert "at its time limit (job.timeoutMinutes)" in run.pods[2].text()
     assert "To run this Job again: pulumi up --replace '**Job::job'" in run.pods[2].text().splitlines()[-1]
 
 

@@ -168,7 +168,7 @@ class Launcher:
         """Carry out the action. Returns the exit status if the launcher has to exit."""
         if isinstance(action, Exit):
             self._stop_training(snapshot.attempt)
-            if action.status == TERMINATED and self.joined and not self.status.ended:
+            if snapshot.terminated and self.joined and not self.status.ended:
                 self._report(ended=True, exit_status=TERMINATED, message="was stopped by SIGTERM")
             log(action.message)
             return action.status
