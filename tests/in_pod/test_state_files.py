@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 import transient
-from state_files import Attempt, read_attempt, read_json, write_attempt
+from state_files import Attempt, Status, read_attempt, read_json, read_status, write_attempt, write_status
 
 
 @pytest.mark.parametrize("number", [errno.ESTALE, errno.EIO])
@@ -45,3 +46,17 @@ def test_an_attempt_is_read_as_it_was_written(tmp_path: Path) -> None:
     write_attempt(tmp_path, attempt)
     assert read_attempt(tmp_path, "job-1") == attempt
     assert read_attempt(tmp_path, "another Job") == Attempt(job_uid="another Job")
+
+
+def test_two_launchers_can_write_the_same_file_at_once(tmp_path: Path) -> None:
+    """A pod that ends and its replacement have the same trainer number."""
+    statuses = [Status(uid=f"uid-{number}", attempt=1) for number in range(4)]
+
+    def write(status: Status) -> None:
+        for _ in range(100):
+            write_status(tmp_path, 1, status)
+            assert read_status(tmp_path, 1) in statuses
+
+    with ThreadPoolExecutor(len(statuses)) as pool:
+        list(pool.map(write, statuses))
+    assert [path.name for path in (tmp_path / ".launchers").iterdir()] == ["trainer-1.json"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import secrets
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,10 +72,11 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def write_json(path: Path, value: dict[str, Any]) -> None:
     """Replace the file."""
+    # A pod that ends and its replacement may write the same file at the same time.
+    temporary = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
 
     def write() -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}")
         with temporary.open("w") as stream:
             json.dump(value, stream)
             stream.flush()
