@@ -36,16 +36,20 @@ def send_messages(topic: pulumi.Input[str]) -> Statement:
     return allow("SendMessages", ("sns:Publish",), topic)
 
 
-def read_source(partition: str, key: pulumi.Input[str], source: str) -> list[Statement]:
+def read_source(partition: str, key: pulumi.Input[str], source: str, secret: bool) -> list[Statement]:
     """The permissions to read s3://bucket/key or all of s3://bucket/folder/, encrypted with the stack's key or not."""
     bucket, _, name = source.removeprefix("s3://").partition("/")
     arn = f"arn:{partition}:s3:::{bucket}"
+
+    def shown(text: str) -> pulumi.Input[str]:
+        return pulumi.Output.secret(text) if secret else text
+
     decrypt = allow("DecryptData", ("kms:Decrypt",), key)
     if not name.endswith("/"):
-        return [allow("ReadData", ("s3:GetObject",), f"{arn}/{name}"), decrypt]
+        return [allow("ReadData", ("s3:GetObject",), shown(f"{arn}/{name}")), decrypt]
     return [
-        allow("ReadData", ("s3:GetObject",), f"{arn}/{name}*"),
-        allow("ListData", ("s3:ListBucket",), arn, {"StringLike": {"s3:prefix": f"{name}*"}}),
+        allow("ReadData", ("s3:GetObject",), shown(f"{arn}/{name}*")),
+        allow("ListData", ("s3:ListBucket",), shown(arn), {"StringLike": {"s3:prefix": shown(f"{name}*")}}),
         decrypt,
     ]
 
@@ -78,7 +82,9 @@ class JobRoles(pulumi.ComponentResource):
 
         if settings.data.from_s3:
             (source,) = settings.data.sources
-            self.data = role("data", DATA_ACCOUNT, read_source(args.partition, args.key_arn, source))
+            self.data = role(
+                "data", DATA_ACCOUNT, read_source(args.partition, args.key_arn, source, settings.data_is_secret)
+            )
         if settings.export.enabled:
             results = write_prefix(args.bucket_arn, args.key_arn, settings.job.output_prefix)
             messages = [send_messages(args.topic_arn)] if args.topic_arn is not None else []

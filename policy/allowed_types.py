@@ -52,6 +52,7 @@ ALLOWED_TYPES = frozenset(
         "kubernetes:core/v1:Namespace",
         "kubernetes:core/v1:PersistentVolume",
         "kubernetes:core/v1:PersistentVolumeClaim",
+        "kubernetes:core/v1:Secret",
         "kubernetes:core/v1:ServiceAccount",
         "kubernetes:networking.k8s.io/v1:NetworkPolicy",
         "kubernetes:rbac.authorization.k8s.io/v1:Role",

@@ -144,7 +144,8 @@ def redact(text: str, secrets: Iterable[str]) -> str:
         forms = (secret, quoted, secret.partition("://")[2], *secret.splitlines())
         for form in filter(str.strip, forms):
             text = text.replace(form, HIDDEN)
-    return text
+    # A stack of an older version can contain a presigned address as plain text.
+    return re.sub(r"(https?://[^\s?#\"'<>]+)[?#][^\s\"'<>]*", rf"\1?{HIDDEN}", text)
 
 
 def _change(step: Mapping[str, Any]) -> Change:

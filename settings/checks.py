@@ -16,7 +16,7 @@ import yaml
 from settings.credentials import STATIC_KEYS, not_for_cli
 from settings.quotas import most_workers, quotas_of
 from settings.region import BUDGETS_PARTITION, RegionSupport, read_region_support, services_for
-from settings.schema import DEFAULT_ZONES, KUBERNETES_VERSION, Problem, Settings, camel, load
+from settings.schema import DEFAULT_ZONES, HIDDEN, KUBERNETES_VERSION, Problem, Settings, camel, load
 from settings.subnets import ADDRESSES_PER_WORKER, LARGEST, SMALLEST, zone_capacity
 from workloads.in_pod import contract
 
@@ -56,7 +56,7 @@ def checked_settings() -> tuple[Settings, RegionSupport]:
     if region_support is not None:
         problems += check_region(settings, region_support)
     if region_support is None or problems:
-        listed = "\n".join(f"  {problem}" for problem in problems)
+        listed = "\n".join(f"  {problem.hidden(settings.secrets)}" for problem in problems)
         raise pulumi.RunError(f"Stack {settings.stack} has invalid settings. Nothing was created.\n{listed}")
     for warning in warnings(settings, region_support):
         pulumi.log.warn(str(warning))
@@ -296,15 +296,31 @@ def _containers(s: Settings) -> Problems:
             yield Problem(key, command, why, "Write each argument as one list item, or [] for the image's own command")
 
 
+def _secrets(s: Settings) -> Problems:
+    for key in sorted(s.secrets - {"data"}):
+        if ":" not in key:
+            why = "contains a secret, but the program writes it into resources as plain text"
+            yield Problem(key, HIDDEN, why, "Store it without --secret, only data.source can be a secret")
+
+
 def _data(s: Settings) -> Problems:
+    for source in s.data.sources if not s.data_is_secret else ():
+        shown = contract.without_credentials(source)
+        if shown != source:
+            why = "has a query string or a password, and everybody who sees the stack file or the cluster can read it"
+            path = "data.source" if isinstance(s.data.source, str) else "'data.source[0]'"
+            instead = f"Store it as a secret: pulumi config set --path {path} --secret"
+            yield Problem("data.source", shown, why, instead)
     instead = "Write synthetic, s3://bucket/key, s3://bucket/folder/, https://host/file or a list of https:// addresses"
     if isinstance(s.data.source, str):
         if not re.fullmatch(rf"synthetic|{HTTPS_ADDRESS}|s3://[a-z0-9.-]{{3,63}}/\S+", s.data.source):
-            yield Problem("data.source", s.data.source, "is not a data source", instead)
+            shown = contract.without_credentials(s.data.source)
+            yield Problem("data.source", shown, "is not a data source", instead)
     else:
         for source in s.data.source:
             if not re.fullmatch(HTTPS_ADDRESS, source):
-                yield Problem("data.source", source, "is not an https:// address", "Write https://host/file")
+                shown = contract.without_credentials(source)
+                yield Problem("data.source", shown, "is not an https:// address", "Write https://host/file")
         if not s.data.source:
             yield Problem("data.source", s.data.source, "is an empty list", instead)
     if s.data.sha256 and not s.data.is_one_file:
@@ -402,6 +418,7 @@ RULES: tuple[Callable[[Settings], Problems], ...] = (
     _zone_list,
     _people,
     _containers,
+    _secrets,
     _data,
     _notify,
     _code,

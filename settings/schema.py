@@ -5,7 +5,7 @@ import difflib
 import json
 import re
 import urllib.parse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import UnionType
@@ -18,8 +18,10 @@ from workloads.in_pod import contract
 
 PROJECT = Path(__file__).parent.parent
 # These fields come from Pulumi, not from the project's own settings.
-ENGINE_KEYS = ("project", "stack", "aws")
+ENGINE_KEYS = ("project", "stack", "aws", "secrets")
 HTTPS_PORT = 443
+# Stands for a secret value in messages.
+HIDDEN = "[secret]"
 # EKS needs two zones; this many are used if a stack names none.
 DEFAULT_ZONES = 2
 # The default quota of EKS for the nodes of one group. The limit of 30 groups needs more addresses than a VPC has.
@@ -167,6 +169,8 @@ class Settings:
     project: str = ""
     stack: str = ""
     aws: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    # The keys with a value from `pulumi config set --secret`. Of a nested key, the engine tells only the first part.
+    secrets: frozenset[str] = frozenset()
 
     @property
     def data_image(self) -> str:
@@ -192,6 +196,11 @@ class Settings:
             "export.image": self.export.enabled or self.data.from_s3,
         }
         return {key: image for key, image in self.images.items() if used[key]}
+
+    @property
+    def data_is_secret(self) -> bool:
+        """Whether the address of the data is a secret, for example because it is presigned."""
+        return "data" in self.secrets
 
     @property
     def region(self) -> str:
@@ -221,8 +230,17 @@ class Problem:
     why: str
     instead: str
 
+    def hidden(self, secrets: Collection[str]) -> "Problem":
+        """The problem without its value, if the setting is a secret."""
+        return dataclasses.replace(self, value=HIDDEN) if secret_key(self.key) in secrets else self
+
     def __str__(self) -> str:
         return f"{self.key}: {json.dumps(self.value, default=list)} {self.why}. {self.instead}."
+
+
+def secret_key(key: str) -> str:
+    """The part of a key for which the engine tells whether it contains a secret."""
+    return key if key.startswith("aws:") else key.partition(".")[0]
 
 
 def load() -> tuple[Settings, list[Problem]]:
@@ -234,10 +252,13 @@ def load() -> tuple[Settings, list[Problem]]:
 
     settings, problems = read(namespace(pulumi.get_project()))
     options = {key: _decoded(value) for key, value in namespace("aws").items()}
-    return (
-        dataclasses.replace(settings, project=pulumi.get_project(), stack=pulumi.get_stack(), aws=options),
-        problems,
+    own = f"{pulumi.get_project()}:"
+    stored = pulumi.runtime.get_config_secret_keys_env()
+    secrets = frozenset(secret_key(key.removeprefix(own)) for key in stored)
+    settings = dataclasses.replace(
+        settings, project=pulumi.get_project(), stack=pulumi.get_stack(), aws=options, secrets=secrets
     )
+    return settings, problems
 
 
 def read(given: Mapping[str, object], folder: Path = PROJECT) -> tuple[Settings, list[Problem]]:

@@ -11,6 +11,7 @@ from infra.service_account_role import ServiceAccountRole
 from settings.schema import Settings
 from workloads import scripts
 from workloads.access import ServiceAccount, ServiceAccountArgs
+from workloads.data_source import DataSource, DataSourceArgs
 from workloads.in_cluster import object_options
 from workloads.in_pod import contract
 from workloads.in_pod.contract import Env
@@ -49,11 +50,12 @@ class DataJob(pulumi.ComponentResource):
         code = {f"{settings.job.config_dir}/{path}": file for path, file in settings.job.code_files.items()}
         files = {**scripts.with_imports("prepare.py", "fetch.sh"), **code}
         shipped = scripts.Scripts(f"{names}paddle-data-scripts", scripts.ScriptsArgs(args.namespace, files), child)
+        source = DataSource(f"{names}paddle-data-source", DataSourceArgs(settings, args.namespace), child)
         created = job(
             f"{names}{NAME}",
             NAME,
             args.namespace,
-            data_job_spec(args, account.name, shipped.volume),
+            data_job_spec(args, account.name, shipped.volume, source),
             settings.data.timeout_minutes,
             object_options(self, [*account.ready, *network.ready, *(args.aws_role.ready if args.aws_role else ())]),
         )
@@ -62,7 +64,7 @@ class DataJob(pulumi.ComponentResource):
 
 
 def data_job_spec(
-    args: DataJobArgs, account: pulumi.Input[str], code: k8s.core.v1.VolumeArgsDict
+    args: DataJobArgs, account: pulumi.Input[str], code: k8s.core.v1.VolumeArgsDict, source: DataSource
 ) -> k8s.batch.v1.JobSpecArgsDict:
     settings = args.settings
     folder = f"{contract.DATA_VOLUME}/{settings.job.name}"
@@ -74,7 +76,7 @@ def data_job_spec(
         Env.OUT_DIR: folder,
         Env.SPLIT_COUNT: str(settings.trainers),
         Env.TRAIN_CONFIG_DIR: settings.job.config_dir,
-        Env.DATA_SOURCE: " ".join(settings.data.sources),
+        **source.env,
         Env.DATA_SHA256: settings.data.sha256,
         Env.DATA_RECORDS: str(settings.data.records),
     }
@@ -83,7 +85,9 @@ def data_job_spec(
     needs = Needs("500m", "512Mi", args.memory_limit)
     # An image with its own command may write anywhere.
     own_script = any(SCRIPT in word for word in settings.data.command)
-    main = container(NAME, settings.data_image, settings.data.command, env, mounts, needs, pod_uid, own_script)
+    main = container(
+        NAME, settings.data_image, settings.data.command, env, mounts, needs, pod_uid, source.secrets, own_script
+    )
     main["image_pull_policy"] = "Always"
     volumes = [args.volume.pod_volume, code]
     if own_script:
@@ -96,7 +100,7 @@ def data_job_spec(
         settings.export.image,
         ["bash", f"{contract.SCRIPTS}/fetch.sh"],
         {
-            Env.DATA_SOURCE: " ".join(settings.data.sources),
+            **source.env,
             Env.FETCH_PREFIX: f"{folder}/{contract.FETCHED}",
             Env.AWS_REGION: settings.region,
             **role.env,
@@ -104,6 +108,7 @@ def data_job_spec(
         [*mounts, role.mount],
         Needs("500m", "512Mi", "2Gi"),
         pod_uid,
+        source.secrets,
         read_only=True,
     )
     volumes += [role.volume, temporary_folder(FETCH)]

@@ -33,16 +33,20 @@ def container(
     mounts: Sequence[k8s.core.v1.VolumeMountArgsDict],
     needs: Needs,
     fields: Mapping[str, str] | None = None,
+    secrets: Mapping[str, k8s.core.v1.SecretKeySelectorArgsDict] | None = None,
     read_only: bool = False,
 ) -> k8s.core.v1.ContainerArgsDict:
     """A container without privileges. If it fails, its last log lines become the reason.
 
-    `fields` maps environment variables to fields of the pod. With `read_only`, the root file system is read-only except
-    for /tmp, and the pod needs the temporary folder of the container.
+    `fields` maps environment variables to fields of the pod, `secrets` to keys of Kubernetes Secrets. With `read_only`,
+    the root file system is read-only except for /tmp, and the pod needs the temporary folder of the container.
     """
     variables: list[k8s.core.v1.EnvVarArgsDict] = [{"name": key, "value": value} for key, value in env.items()]
     variables += [
         {"name": key, "value_from": {"field_ref": {"field_path": path}}} for key, path in (fields or {}).items()
+    ]
+    variables += [
+        {"name": key, "value_from": {"secret_key_ref": selector}} for key, selector in (secrets or {}).items()
     ]
     mounts = list(mounts)
     security: k8s.core.v1.SecurityContextArgsDict = {

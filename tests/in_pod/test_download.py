@@ -256,3 +256,48 @@ def test_a_list_of_addresses_is_read_in_its_order(web: Web, tmp_path: Path, code
     web.answers["/missing"] = BAD_ANSWERS["/missing"][0]
     with pytest.raises(DataError, match=r"/missing cannot be downloaded: .*404"):
         run(tmp_path / "out", code, web.url("/1"), web.url("/missing"), web.url("/2"))
+
+
+QUERY = "X-Amz-Credential=me&X-Amz-Signature=hush"
+
+
+@pytest.mark.parametrize(
+    ("path", "answer"),
+    [
+        ("/refused", lambda handler: handler.answer(403, {"Content-Length": 0})),
+        ("/cut-off", cut_off),
+        ("/busy", lambda handler: handler.answer(503, {"Content-Length": 0})),
+        ("/to-http", redirect(f"http://127.0.0.1/data?{QUERY}")),
+        ("/to-file", redirect(f"file:///data?{QUERY}")),
+        ("/control\x7f", whole),
+        ("/binary", serve(b"\0" * 100)),
+    ],
+)
+def test_no_message_contains_the_query_of_an_address(
+    web: Web,
+    path: str,
+    answer: Callable[[Handler], None],
+    tmp_path: Path,
+    code: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    web.answers[f"{path}?{QUERY}"] = answer
+    for name, value in {"OUT_DIR": str(tmp_path), "SPLIT_COUNT": "2", "TRAIN_CONFIG_DIR": "quick_start"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("DATA_SOURCE", web.url(f"{path}?{QUERY}"))
+    assert prepare.main() == 1
+    shown = "".join(capfd.readouterr())
+    assert f"{web.url(path)}" in shown
+    assert "hush" not in shown
+
+
+def test_no_file_contains_the_query_of_an_address(
+    web: Web, tmp_path: Path, code: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    web.answers = {f"/{n}?{QUERY}": serve(b"%d\n" % n) for n in range(2)}
+    run(tmp_path / "out", code, *(web.url(f"/{n}?{QUERY}") for n in range(2)))
+    texts = [path.read_text() for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    assert any(web.url("/0") in text for text in texts)
+    assert not [text for text in texts if "hush" in text]
+    assert "hush" not in "".join(capfd.readouterr())

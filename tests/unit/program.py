@@ -214,6 +214,15 @@ def config_of(stack: str) -> dict[str, Any]:
     return config
 
 
+def decrypted(value: Any) -> Any:
+    """A value of a stack file with its secrets as plain text. The tests do not encrypt them."""
+    if isinstance(value, list):
+        return [decrypted(each) for each in value]
+    if not isinstance(value, Mapping):
+        return value
+    return value["secure"] if set(value) == {"secure"} else {key: decrypted(each) for key, each in value.items()}
+
+
 def run(
     monkeypatch: pytest.MonkeyPatch,
     config: Mapping[str, Any],
@@ -223,8 +232,12 @@ def run(
     program: Path = PROJECT / "__main__.py",
 ) -> Graph:
     """One new run of a program, with the configuration in the form in which the engine passes it."""
-    texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in config.items()}
+    plain = {key: decrypted(value) for key, value in config.items()}
+    texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in plain.items()}
     monkeypatch.setenv("PULUMI_CONFIG", json.dumps(texts))
+    # The engine lists the keys that contain a secret, without the path to it.
+    secret = [key for key, value in config.items() if value != plain[key]]
+    monkeypatch.setenv("PULUMI_CONFIG_SECRET_KEYS", json.dumps(secret))
     monkeypatch.chdir(program.parent)
     recorder = Recorder(aws or Aws(texts.get("aws:region", "us-west-2")), preview)
     # The SDK keeps its state in context variables, so each run gets a new context.

@@ -15,7 +15,7 @@ EVERYTHING: dict[str, Any] = {
     "paddle-on-aws:admins": ["arn:aws:iam::123456789012:role/admin"],
     "paddle-on-aws:apiAccessCidrs": ["8.8.8.8/32"],
     "paddle-on-aws:controlPlaneLogs": ["audit"],
-    "paddle-on-aws:data": {"source": "s3://bucket/data.tar"},
+    "paddle-on-aws:data": {"source": {"secure": "s3://bucket/data.tar"}},
     "paddle-on-aws:job": {"namespace": "training", "gpusPerTrainer": 1},
     "paddle-on-aws:natGateways": "perZone",
     "paddle-on-aws:notify": {"email": "team@example.com", "monthlyBudget": 400},

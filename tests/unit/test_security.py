@@ -1,8 +1,10 @@
 """Exact security group rules and IAM statements of every stack."""
 
+import base64
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -355,6 +357,48 @@ def test_admins_get_access_entries(program: RunStack) -> None:
     policy = graph.named("admin-0-policy").inputs
     assert policy["policyArn"] == "arn:aws:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
     assert (policy["principalArn"], policy["accessScope"]) == (ADMIN, {"type": "cluster"})
+
+
+SIGNED = "https://host.example:8443/data.tar?X-Amz-Signature=0123456789"
+
+
+def plain_inputs(graph: Graph) -> str:
+    """All inputs and outputs that the engine stores as plain text."""
+    inputs = {r.urn: {k: v for k, v in r.inputs.items() if k not in r.secrets} for r in graph.resources.values()}
+    return json.dumps([inputs, graph.outputs], default=str)
+
+
+def test_a_secret_data_source_is_only_in_a_kubernetes_secret(program: RunStack) -> None:
+    graph = program({"data": {"source": {"secure": SIGNED}}})
+    secret = graph.one("kubernetes:core/v1:Secret", "paddle-data-source")
+    assert secret.secrets == {"data"}
+    assert base64.b64decode(secret.inputs["data"]["source"]).decode() == SIGNED
+    name = secret.inputs["metadata"]["name"]
+    (container,) = graph.one("kubernetes:batch/v1:Job", "paddle-data").inputs["spec"]["template"]["spec"]["containers"]
+    (source,) = [entry for entry in container["env"] if entry["name"] == "DATA_SOURCE"]
+    assert source["valueFrom"] == {"secretKeyRef": {"name": name, "key": "source"}}
+    assert not re.search("Signature|host.example", plain_inputs(graph))
+    other = program({"data": {"source": {"secure": SIGNED + "a"}}}).one("kubernetes:core/v1:Secret")
+    assert other.inputs["metadata"]["name"] != name, "the Job would not be replaced"
+
+
+def test_a_secret_s3_source_is_not_in_a_plain_policy(program: RunStack) -> None:
+    graph = program({"data": {"source": {"secure": "s3://hidden-bucket/data/"}}})
+    assert graph.named("data-policy").secrets == {"policy"}
+    assert "hidden-bucket" not in plain_inputs(graph)
+
+
+def test_a_plain_data_source_needs_no_secret(program: RunStack) -> None:
+    assert not program({"data": {"source": "https://host/data.tar"}}).all("kubernetes:core/v1:Secret")
+
+
+def test_a_secret_option_of_the_provider_stays_secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text("{clusters: [here], current-context: here}")
+    config = {**config_of("dev"), "aws:token": {"secure": "hush"}, "paddle-on-aws:kubeconfig": str(kubeconfig)}
+    graph = run(monkeypatch, config, "dev")
+    assert graph.one("pulumi:providers:aws").secrets == {"token"}
+    assert "hush" not in plain_inputs(graph)
 
 
 @pytest.mark.parametrize("stack", stack_files())

@@ -105,6 +105,13 @@ def repeat(job: str) -> str:
     return f"To run this Job again: pulumi up --replace '**Job::{job}'"
 
 
+def without_credentials(source: str) -> str:
+    """The address without the parts that can be a credential: user, password, query and fragment."""
+    if not re.match("https?://", source):
+        return source
+    return re.sub(r"^(\w+://)[^/]*@", r"\1", re.split("[?#]", source, maxsplit=1)[0])
+
+
 def shard(job_folder: Path, trainer: int) -> Path:
     """The folder with one trainer's part of the data."""
     return job_folder / DATA / str(trainer)

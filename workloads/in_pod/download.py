@@ -8,11 +8,13 @@ import socket
 import ssl
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from contract import without_credentials
 from progress import DataError, Progress, blocks
 
 TRIES = 6  # in a row without a new byte
@@ -36,8 +38,15 @@ class InterruptedDownloadError(Exception):
 class HttpsOnly(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, request: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
         if not newurl.startswith("https://"):
-            raise DataError(f"it redirects to {newurl}, which is not an https address")
+            raise DataError(f"it redirects to {without_credentials(newurl)}, which is not an https address")
         return super().redirect_request(request, fp, code, msg, headers, newurl)
+
+
+def hide(message: str, url: str) -> str:
+    """The message without the query of the URL and of a redirect's target, which can be credentials."""
+    query = urllib.parse.urlsplit(url).query
+    message = message.replace(query, "...") if query else message
+    return re.sub(r"(\w+://[^\s?#']*)[?#][^\s']*", r"\1", message)
 
 
 @dataclass
@@ -58,18 +67,19 @@ def download(url: str, path: Path, may_lack_length: bool) -> None:
 
     A server that sends no length cannot show that a download is complete: this needs a checksum (`may_lack_length`).
     """
+    shown = without_credentials(url)
     partial, tries, most, delay = Partial(path), 0, 0, FIRST_DELAY_SECONDS
     while True:
         try:
             return receive(url, partial, may_lack_length)
         except (DataError, UnicodeError) as error:
-            raise DataError(f"{url} cannot be downloaded: {error}") from error
+            raise DataError(f"{shown} cannot be downloaded: {hide(str(error), url)}") from None
         except InterruptedDownloadError as error:
             tries, delay = (tries + 1, 2 * delay) if partial.received <= most else (1, FIRST_DELAY_SECONDS)
             most = max(most, partial.received)
             if tries >= TRIES:
-                raise DataError(f"{url} cannot be downloaded: {error} ({tries} tries)") from error
-            print(f"download: {url}: {error}; next try in {delay:.0f} s", flush=True)
+                raise DataError(f"{shown} cannot be downloaded: {hide(str(error), url)} ({tries} tries)") from None
+            print(f"download: {shown}: {hide(str(error), url)}; next try in {delay:.0f} s", flush=True)
             time.sleep(delay)
 
 

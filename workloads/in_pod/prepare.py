@@ -48,6 +48,11 @@ class DataSettings(NamedTuple):
     records: int
     sha256: str
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The sources as they may appear in logs and files."""
+        return tuple(map(contract.without_credentials, self.sources))
+
 
 def read_settings(env: Mapping[str, str]) -> DataSettings:
     """The settings, or a DataError that names the variable."""
@@ -66,7 +71,8 @@ def read_settings(env: Mapping[str, str]) -> DataSettings:
     from_s3 = text.startswith("s3://") and len(sources) == 1
     if text != SYNTHETIC and not from_s3 and not all(source.startswith("https://") for source in sources):
         why = "it must be synthetic, s3://bucket/key, s3://bucket/folder/ or one or more https:// addresses"
-        raise DataError(f"{Env.DATA_SOURCE} is {text!r}: {why}")
+        shown = " ".join(map(contract.without_credentials, sources))
+        raise DataError(f"{Env.DATA_SOURCE} is {shown!r}: {why}")
     if sha256 and (len(sources) > 1 or (from_s3 and text.endswith("/"))):
         raise DataError(f"{Env.DATA_SHA256} is set, but {Env.DATA_SOURCE} is more than one file: leave it empty")
     out = Path(env[Env.OUT_DIR])
@@ -109,7 +115,7 @@ def check_sum(path: Path, expected: str, source: str) -> None:
 
 
 def download_all(settings: DataSettings, work: Path) -> list[tuple[str, Path]]:
-    """Each address and the file that was downloaded from it."""
+    """The name of each address and the file that was downloaded from it."""
     files = [(url, work / f"download-{number}") for number, url in enumerate(settings.sources, 1)]
     with ThreadPoolExecutor(DOWNLOADS_AT_ONCE) as pool:
         jobs = [pool.submit(download, url, path, bool(settings.sha256)) for url, path in files]
@@ -119,7 +125,7 @@ def download_all(settings: DataSettings, work: Path) -> list[tuple[str, Path]]:
         finally:
             for job in jobs:
                 job.cancel()
-    return files
+    return [(contract.without_credentials(url), path) for url, path in files]
 
 
 def fetched_objects(fetched: Path, source: str) -> list[tuple[str, Path]]:
@@ -157,7 +163,7 @@ def obtain(settings: DataSettings, work: Path) -> Lines:
     for name, path in files:
         end = retry_transient(partial(append_file, path, name, lines, end))
         retry_transient(partial(remove_file, path))
-    return Lines(lines, 0, " ".join(settings.sources))
+    return Lines(lines, 0, " ".join(settings.names))
 
 
 def read_head(path: Path) -> bytes:
@@ -299,7 +305,7 @@ def check_newest(newest: TextIO, work: Path, error: Exception | None = None) -> 
 
 def fill(settings: DataSettings, work: Path) -> None:
     """Make everything in the work folder, then move it to its place."""
-    about: dict[str, Any] = {"source": " ".join(settings.sources), "sha256": settings.sha256}
+    about: dict[str, Any] = {"source": " ".join(settings.names), "sha256": settings.sha256}
     if settings.sources == (SYNTHETIC,):
         about["synthetic records"] = settings.records
     data = settings.out / contract.DATA
