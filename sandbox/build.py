@@ -14,9 +14,12 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from sandbox.errors import SandboxError
@@ -35,12 +38,41 @@ def cache() -> Path:
     return Path(base) / "paddle-on-aws"
 
 
+@dataclass(frozen=True)
+class Tools:
+    """The folders of the built commands, and the Python of the sandbox. `engine` is None if `pulumi` is on PATH."""
+
+    engine: Path | None
+    control_plane: Path
+    python: Path
+
+
+def tools() -> Tools:
+    """Build everything that is missing. Downloads run while the compiler uses the processors."""
+    own_engine = not shutil.which("pulumi")
+    with ThreadPoolExecutor(2) as downloads:
+        installed = downloads.submit(python)
+        sources = downloads.submit(_engine_sources) if own_engine else None
+        compiled = control_plane()
+        if sources:
+            sources.result()
+        return Tools(engine() if own_engine else None, compiled, installed.result())
+
+
 def engine() -> Path:
     """Build the `pulumi` command and return its folder."""
     module = HERE / "engine/go"
     version = _pinned(module, "github.com/pulumi/pulumi/pkg/v3")
     linked = f"-X github.com/pulumi/pulumi/sdk/v3/go/common/version.Version={version}"
     return _go_tools("engine", "Pulumi", module, linked, renamed={})
+
+
+def _engine_sources() -> None:
+    """Download the modules of the engine, so that `engine` finds them later."""
+    module = HERE / "engine/go"
+    if not list(cache().glob("engine-*[0-9a-f]")):
+        with step("downloading the source code of Pulumi") as shown:
+            _run([str(go(module)), "list", "-deps", "tool"], shown, module, _go_environment(), re.compile(""))
 
 
 def control_plane() -> Path:
@@ -98,8 +130,16 @@ def cached(name: str, build: Callable[[Path], None]) -> Path:
     return final
 
 
-@functools.cache
+_announcing = threading.Lock()
+
+
 def _announce_first_build() -> None:
+    with _announcing:
+        _announce_once()
+
+
+@functools.cache
+def _announce_once() -> None:
     report(
         "First run: the sandbox compiles Pulumi and Kubernetes and installs PaddlePaddle.\n"
         "This takes about 15 minutes on 2 cores, downloads 0.8 GB and needs 10 GB of disk.\n"
@@ -123,9 +163,7 @@ def _go_tools(name: str, title: str, module: Path, linked: str, renamed: Mapping
     key = _hash((module / "go.mod").read_bytes(), (module / "go.sum").read_bytes(), repr(flags).encode(), MACHINE)
 
     def build(folder: Path) -> None:
-        environment = os.environ | {
-            "CGO_ENABLED": "0", "GOBIN": str(folder), "GOFLAGS": "", "GOTOOLCHAIN": "local", "GOWORK": "off"
-        }  # fmt: skip
+        environment = _go_environment() | {"GOBIN": str(folder)}
         command = str(go(module))
 
         def run(arguments: list[str], shown: Step, counted: re.Pattern[str] | None = None) -> str:
@@ -142,6 +180,10 @@ def _go_tools(name: str, title: str, module: Path, linked: str, renamed: Mapping
             (folder / old).rename(folder / new)
 
     return cached(f"{name}-{key}", build)
+
+
+def _go_environment() -> dict[str, str]:
+    return os.environ | {"CGO_ENABLED": "0", "GOFLAGS": "", "GOTOOLCHAIN": "local", "GOWORK": "off"}
 
 
 def go(module: Path) -> Path:

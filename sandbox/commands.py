@@ -177,9 +177,9 @@ def _require_started(sandbox: Sandbox) -> None:
 
 def _prepare(stack: engine_stack_file.Stack) -> Sandbox:
     """Build the tools that are missing in the cache."""
-    path = [] if shutil.which("pulumi") else [build.engine()]
-    binaries, python = build.control_plane(), build.python()
-    path += [binaries, python.parent]
+    tools = build.tools()
+    binaries, python = tools.control_plane, tools.python
+    path = [*([tools.engine] if tools.engine else []), binaries, python.parent]
     folder = FOLDER / "stacks" / stack.name
     return Sandbox(
         stack,

@@ -54,8 +54,12 @@ class Step:
 
 @contextmanager
 def step(title: str) -> Iterator[Step]:
-    """Show a step while its block runs: redraw one line in a terminal, print a line every 30 s elsewhere."""
+    """Show a step while its block runs: redraw one line in a terminal, print a line every 30 s elsewhere.
+
+    Of steps that run at the same time, only the oldest one is drawn while it runs.
+    """
     current = Step(title)
+    _running.append(current)
     ended = threading.Event()
     terminal = sys.stdout.isatty()
     painter = threading.Thread(target=_paint, args=(current, ended, terminal), daemon=True)
@@ -67,16 +71,20 @@ def step(title: str) -> Iterator[Step]:
     finally:
         ended.set()
         painter.join()
+        _running.remove(current)
         took = elapsed(time.monotonic() - current.started)
         detail = f"  {current.detail}" if current.detail else ""
         print(f"{_CLEAR_LINE if terminal else ''}{mark:>6}  {title}  {took}{detail}", flush=True)
 
 
 _CLEAR_LINE = "\r\x1b[2K"
+_running: list[Step] = []
 
 
 def _paint(current: Step, ended: threading.Event, terminal: bool) -> None:
     while not ended.wait(REDRAW_SECONDS if terminal else SECONDS_BETWEEN_PLAIN_LINES):
+        if terminal and _running[0] is not current:
+            continue
         if terminal:
             # A line that wraps cannot be redrawn.
             width = shutil.get_terminal_size().columns - 1

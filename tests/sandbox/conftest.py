@@ -26,9 +26,8 @@ from tests.sandbox.plugins.emulated_provider import Plugin
 @pytest.fixture(scope="session")
 def cached() -> None:
     """Build the tools with the user's own home, before any test replaces it."""
-    build.engine()
-    build.control_plane()
-    build.python()
+    build.tools()
+    build.engine()  # also if another `pulumi` is on PATH
 
 
 @pytest.fixture(scope="session")

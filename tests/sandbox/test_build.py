@@ -8,6 +8,7 @@ import pty
 import re
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -86,6 +87,33 @@ def test_a_running_step_fits_on_one_line_of_the_terminal() -> None:
     os.close(far)
     assert drawn
     assert {len(line) for line in drawn} == {59}
+
+
+def test_downloads_run_while_the_compiler_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    downloading = {"python": threading.Event(), "sources": threading.Event()}
+    compiled = threading.Event()
+
+    def download(name: str) -> Path:
+        downloading[name].set()
+        assert compiled.wait(30), "the compiler starts only after the downloads"
+        return tmp_path / name
+
+    def compile_control_plane() -> Path:
+        assert all(each.wait(30) for each in downloading.values()), "the downloads start only after the compiler"
+        compiled.set()
+        return tmp_path / "control plane"
+
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(build, "python", lambda: download("python"))
+    monkeypatch.setattr(build, "_engine_sources", lambda: download("sources"))
+    monkeypatch.setattr(build, "control_plane", compile_control_plane)
+    monkeypatch.setattr(build, "engine", lambda: tmp_path / "engine")
+    built = build.tools()
+    assert (built.engine, built.control_plane, built.python) == (
+        tmp_path / "engine",
+        tmp_path / "control plane",
+        tmp_path / "python",
+    )
 
 
 def test_go_on_path_is_used_only_if_it_is_new_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
