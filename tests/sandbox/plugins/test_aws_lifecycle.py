@@ -53,6 +53,7 @@ class Surroundings:
     """The resources that a tested one needs: created at first use, deleted in reverse order at the end."""
 
     plugin: Plugin
+    aws: Aws
     created: dict[str, Resource] = field(default_factory=dict)
 
     def get(self, name: str, kind: str, /, **inputs: Any) -> Resource:
@@ -63,6 +64,13 @@ class Surroundings:
     def delete_all(self) -> None:
         for resource in reversed(self.created.values()):
             self.plugin.delete(resource)
+        for user in self.aws("iam").list_users()["Users"]:
+            self.aws("iam").delete_user(UserName=user["UserName"])
+
+    @property
+    def user(self) -> str:
+        """An IAM user. The provider does not have this type."""
+        return str(self.aws("iam").create_user(UserName="deployer")["User"]["UserName"])
 
     @property
     def vpc(self) -> str:
@@ -457,6 +465,20 @@ CASES: dict[str, Case] = {
         lambda aws, it: aws("iam").detach_role_policy(RoleName=it.state["role"], PolicyArn=WORKER_POLICY),
         None,
     ),
+    "aws:iam/userPolicyAttachment:UserPolicyAttachment": Case(
+        lambda w: {"user": w.user, "policyArn": WORKER_POLICY},
+        None,
+        lambda aws, it: aws("iam").detach_user_policy(UserName=it.state["user"], PolicyArn=WORKER_POLICY),
+        None,
+    ),
+    "aws:iam/policy:Policy": Case(
+        lambda w: {"policy": document(action="s3:GetObject", resource="*"), "description": "one"},
+        lambda w: {"policy": document(action="s3:PutObject", resource="*"), "tags": {"Name": "new"}},
+        lambda aws, it: aws("iam").create_policy_version(
+            PolicyArn=it.id, PolicyDocument=document(action="s3:ListBucket", resource="*"), SetAsDefault=True
+        ),
+        "policy",
+    ),
     "aws:iam/openIdConnectProvider:OpenIdConnectProvider": Case(
         lambda w: {"url": "https://oidc.eks.eu-west-1.amazonaws.com/id/A", "clientIdLists": ["sts.amazonaws.com"]},
         lambda w: {"clientIdLists": ["other"], "tags": {"Name": "new"}},
@@ -556,6 +578,7 @@ CASES: dict[str, Case] = {
 
 # Outputs that the official provider does not read: they are null unless the program sets them.
 NULL = {
+    "aws:iam/policy:Policy": "delayAfterPolicyCreationInMs",
     "aws:ec2/vpc:Vpc": "ipv4IpamPoolId ipv4NetmaskLength",
     "aws:ec2/subnet:Subnet": "ipv4IpamPoolId ipv4NetmaskLength ipv6IpamPoolId ipv6NetmaskLength",
     "aws:ec2/route:Route": "destinationIpv6CidrBlock destinationPrefixListId",
@@ -578,8 +601,8 @@ every_type = pytest.mark.parametrize("kind", CASES)
 
 
 @pytest.fixture(scope="module")
-def world(plugin: Plugin) -> Iterator[Surroundings]:
-    created = Surroundings(plugin)
+def world(plugin: Plugin, aws: Aws) -> Iterator[Surroundings]:
+    created = Surroundings(plugin, aws)
     yield created
     created.delete_all()
 
