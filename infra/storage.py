@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pulumi
 import pulumi_aws as aws
 
 from infra.addon import addon
 from infra.cluster import Cluster
-from infra.iam import allow, document
+from infra.iam import Statement, allow, document
 from infra.naming import prefix
 from infra.network import Network
 from infra.service_account_role import ServiceAccountRole, ServiceAccountRoleArgs
@@ -16,6 +17,7 @@ from settings.region import EFS_DRIVER, RegionSupport
 from settings.schema import Driver
 
 NFS_PORT = 2049
+ROOT_ACCESS = "elasticfilesystem:ClientRootAccess"
 DRIVER_ACCOUNT = "kube-system:efs-csi-controller-sa"
 # All files that are written through the access point belong to this user.
 POSIX_ID = 1000
@@ -84,7 +86,8 @@ class Storage(pulumi.ComponentResource):
         self.access_point = None
         if args.driver == "efsCsi":
             self.access_point = self._access_point()
-            self.ready += [self._tls_only(), self._driver(args.region_support, args.cluster)]
+            self.ready += [self._driver(args.region_support, args.cluster)]
+        self.ready += [self._policy()]
         self.register_outputs({"file_system_id": self.file_system.id, "dns_name": self.file_system.dns_name})
 
     def _access_point(self) -> aws.efs.AccessPoint:
@@ -100,26 +103,36 @@ class Storage(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self),
         )
 
-    def _tls_only(self) -> aws.efs.FileSystemPolicy:
-        actions = ("elasticfilesystem:ClientMount", "elasticfilesystem:ClientWrite")
+    def _policy(self) -> aws.efs.FileSystemPolicy:
+        """Access only through the mount targets. With an access point, only through it and only with TLS."""
+        actions = ["elasticfilesystem:ClientMount", "elasticfilesystem:ClientWrite"]
         arn, anyone = self.file_system.arn, {"AWS": "*"}
-        by_mount_target = {"Bool": {"elasticfilesystem:AccessedViaMountTarget": "true"}}
-        return aws.efs.FileSystemPolicy(
-            f"{self._prefix}efs-tls-only",
-            file_system_id=self.file_system.id,
-            policy=document(
-                # The security group already limits access to the workers.
-                allow("ThroughMountTargets", actions, arn, by_mount_target, anyone),
+        through: dict[str, Any] = {"Bool": {"elasticfilesystem:AccessedViaMountTarget": "true"}}
+        denied: list[Statement] = []
+        if self.access_point:
+            through["StringEquals"] = {"elasticfilesystem:AccessPointArn": self.access_point.arn}
+            denied.append(
                 {
                     "Sid": "TlsOnly",
                     "Effect": "Deny",
                     "Principal": anyone,
-                    "Action": [*actions, "elasticfilesystem:ClientRootAccess"],
+                    "Action": [*actions, ROOT_ACCESS],
                     "Resource": arn,
                     "Condition": {"Bool": {"aws:SecureTransport": "false"}},
-                },
-            ),
-            opts=pulumi.ResourceOptions(parent=self),
+                }
+            )
+        else:
+            # The pods are root on an NFS volume. Without this, their files would belong to nobody.
+            actions.append(ROOT_ACCESS)
+        # The security group already limits access to the workers.
+        allowed = allow("ThroughMountTargets", actions, arn, through, anyone)
+        name = f"{self._prefix}efs-policy"
+        former = pulumi.Alias(name=f"{self._prefix}efs-tls-only")
+        return aws.efs.FileSystemPolicy(
+            name,
+            file_system_id=self.file_system.id,
+            policy=document(allowed, *denied),
+            opts=pulumi.ResourceOptions(parent=self, aliases=[former]),
         )
 
     def _driver(self, region_support: RegionSupport, cluster: Cluster) -> aws.eks.Addon:

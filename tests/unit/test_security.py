@@ -201,7 +201,9 @@ def test_names_follow_the_partition(
 
 def test_roles_have_exactly_these_statements(program: RunStack) -> None:
     graph = program({"data": {"source": "s3://bucket/data.tar"}, "job": {"namespace": "training"}})
-    found = [(name, statement) for name, statement in statements(graph) if name not in ("key", "bucket-policy")]
+    found = [
+        (name, statement) for name, statement in statements(graph) if name not in ("key", "bucket-policy", "efs-policy")
+    ]
 
     def trust(account: str) -> dict[str, Any]:
         subject = {f"{ISSUER}:aud": "sts.amazonaws.com", f"{ISSUER}:sub": f"system:serviceaccount:training:{account}"}
@@ -285,10 +287,13 @@ def test_bucket_and_file_system_require_tls(program: RunStack) -> None:
         "Condition": plain,
     }
     client = ["elasticfilesystem:ClientMount", "elasticfilesystem:ClientWrite"]
-    through = found["efs-tls-only", "ThroughMountTargets"]
+    through = found["efs-policy", "ThroughMountTargets"]
     assert (through["Action"], through["Resource"]) == (client, EFS_ARN)
-    assert through["Condition"] == {"Bool": {"elasticfilesystem:AccessedViaMountTarget": "true"}}
-    assert found["efs-tls-only", "TlsOnly"] == {
+    assert through["Condition"] == {
+        "Bool": {"elasticfilesystem:AccessedViaMountTarget": "true"},
+        "StringEquals": {"elasticfilesystem:AccessPointArn": EFS_ARN + "-access"},
+    }
+    assert found["efs-policy", "TlsOnly"] == {
         "Sid": "TlsOnly",
         "Effect": "Deny",
         "Principal": anyone,
@@ -296,6 +301,21 @@ def test_bucket_and_file_system_require_tls(program: RunStack) -> None:
         "Resource": EFS_ARN,
         "Condition": plain,
     }
+
+
+def test_an_nfs_file_system_is_accessible_only_through_its_mount_targets(program: RunStack) -> None:
+    graph = program({"storage": {"driver": "nfs"}})
+    assert [statement for name, statement in statements(graph) if name == "efs-policy"] == [
+        {
+            "Sid": "ThroughMountTargets",
+            "Effect": "Allow",
+            "Principal": {"AWS": "*"},
+            # The pods are root. Without root access, EFS would treat them as nobody.
+            "Action": [f"elasticfilesystem:Client{action}" for action in ("Mount", "Write", "RootAccess")],
+            "Resource": EFS_ARN,
+            "Condition": {"Bool": {"elasticfilesystem:AccessedViaMountTarget": "true"}},
+        }
+    ]
 
 
 @pytest.mark.parametrize("stack", stack_files())
