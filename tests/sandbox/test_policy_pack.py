@@ -63,13 +63,13 @@ def test_a_program_violates_the_rules_about_connections(prod: AwsPart, tmp_path:
         )
     """
     (tmp_path / "__main__.py").write_text(textwrap.dedent(program))
-    prod.set({"aws:region": "eu-west-1", "aws:defaultTags": {"tags": {"project": "p", "stack": "prod"}}})
+    prod.set({"aws:region": "eu-west-1", "aws:defaultTags": {"tags": {"project": "paddle-on-aws", "stack": "prod"}}})
     done = prod.pulumi(*PREVIEW, program=tmp_path)
     assert done.returncode != 0
     for words in (
         "encrypted  (aws:efs:FileSystem: files)",
         "encrypted  (aws:s3:Bucket: bare)",
-        "no-public-bucket  (aws:s3:Bucket: bare)",
+        "public-access-blocked  (aws:s3:Bucket: bare)",
         "nfs-from-workers-only  (aws:vpc:SecurityGroupIngressRule: nfs)",
     ):
         assert f"[mandatory]  {words}" in done.stdout, done.stdout
