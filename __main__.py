@@ -22,6 +22,7 @@ from workloads.volume import Volume, VolumeArgs
 
 settings, region_support = checked_settings()
 
+zones = region_support.zones_for(settings)
 on_aws = pulumi.ResourceOptions(providers=[aws_provider(settings)])
 network = Network(
     "network",
@@ -29,7 +30,8 @@ network = Network(
         cluster_name=settings.cluster_name,
         region=settings.region,
         vpc_cidr=settings.vpc_cidr,
-        zones=region_support.zones_for(settings),
+        zones=zones,
+        worker_zones=settings.worker_zones(len(zones)),
         nat_gateways=settings.nat_gateways,
     ),
     on_aws,
@@ -57,6 +59,7 @@ storage = Storage(
         region_support=region_support,
         driver=settings.storage.driver,
         retain=settings.retain_data,
+        paused=settings.paused,
         network=network,
         cluster=cluster,
         key_arn=key_arn,

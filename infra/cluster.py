@@ -14,6 +14,7 @@ from infra.addon import addon
 from infra.iam import allow, assumed_by, document
 from infra.naming import prefix
 from infra.network import Network
+from infra.pause import addon_options
 from settings.credentials import CliCredentials, cli_credentials
 from settings.region import InstanceType, RegionSupport
 from settings.schema import NODES_PER_GROUP, Settings
@@ -146,10 +147,11 @@ class Cluster(pulumi.ComponentResource):
         )
         # Nodes become ready only with a network plugin. If it were deleted before them, their interfaces would stay.
         plugins = [self._addon(name) for name in ("vpc-cni", "kube-proxy")]
+        worker_subnets = subnet_ids[: settings.worker_zones(len(subnet_ids))]
         self.before_nodes = [*rules, *network.routes, *plugins]
-        self.nodes = self._nodes(subnet_ids, self.before_nodes)
+        self.nodes = self._nodes(worker_subnets, self.before_nodes)
         # Its pods need nodes to become ready.
-        self.coredns = self._addon("coredns", self.nodes)
+        self.coredns = self._addon("coredns", self.nodes, addon_options(f"{self._prefix}coredns", settings.paused))
         admins = [access for i, arn in enumerate(settings.admins) for access in self._admin(i, arn)]
 
         certificate = self.cluster.certificate_authority.data
@@ -172,13 +174,15 @@ class Cluster(pulumi.ComponentResource):
         )
         self.register_outputs({"name": self.cluster.name, "endpoint": self.cluster.endpoint})
 
-    def _addon(self, name: str, after: Sequence[pulumi.Resource] = ()) -> aws.eks.Addon:
+    def _addon(
+        self, name: str, after: Sequence[pulumi.Resource] = (), opts: pulumi.ResourceOptions | None = None
+    ) -> aws.eks.Addon:
         return addon(
             f"{self._prefix}{name}",
             self.cluster,
             name,
             self._args.region_support.addon_versions[name],
-            pulumi.ResourceOptions(parent=self, depends_on=after),
+            pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(parent=self, depends_on=after)),
             configuration=ADDON_CONFIGURATION.get(name),
         )
 
@@ -339,7 +343,8 @@ class Cluster(pulumi.ComponentResource):
                 ami_type=ami_type(self._args.region_support.instance_type),
                 capacity_type="SPOT" if workers.capacity == "spot" else "ON_DEMAND",
                 instance_types=list(workers.instance_types),
-                scaling_config={"desired_size": size, "min_size": size, "max_size": size},
+                # EKS allows 0 for the others, but not for the maximum.
+                scaling_config={"desired_size": size, "min_size": size, "max_size": max(size, 1)},
                 update_config={"max_unavailable": 1},
                 launch_template={"id": template.id, "version": template.latest_version.apply(str)},
                 opts=opts,

@@ -13,10 +13,13 @@ from settings.subnets import cidr_plan
 
 @dataclass(frozen=True)
 class NetworkArgs:
+    """`worker_zones` is the number of zones that have workers, the first ones."""
+
     cluster_name: str
     region: str
     vpc_cidr: str
     zones: Sequence[str]
+    worker_zones: int
     nat_gateways: NatGateways
 
 
@@ -69,7 +72,7 @@ class Network(pulumi.ComponentResource):
         ]
         tables, routes = [public_routes], [to_internet]
         if private:
-            count = len(zones) if args.nat_gateways == "perZone" else 1
+            count = args.worker_zones if args.nat_gateways == "perZone" else 1
             gateways = [self._nat(i, zones[i], plan.public[i], public_routes, to_internet) for i in range(count)]
             private_tables = [self._route_table(f"private-routes-{i}") for i in range(count)]
             routes += [

@@ -12,6 +12,7 @@ from infra.cluster import Cluster
 from infra.iam import Statement, allow, document
 from infra.naming import prefix
 from infra.network import Network
+from infra.pause import addon_options
 from infra.service_account_role import ServiceAccountRole, ServiceAccountRoleArgs
 from settings.region import EFS_DRIVER, RegionSupport
 from settings.schema import Driver
@@ -29,6 +30,7 @@ class StorageArgs:
     region_support: RegionSupport
     driver: Driver
     retain: bool
+    paused: bool
     network: Network
     cluster: Cluster
     key_arn: pulumi.Input[str]
@@ -86,7 +88,7 @@ class Storage(pulumi.ComponentResource):
         self.access_point = None
         if args.driver == "efsCsi":
             self.access_point = self._access_point()
-            self.ready += [self._driver(args.region_support, args.cluster)]
+            self.ready += [self._driver(args)]
         self.ready += [self._policy()]
         self.register_outputs({"file_system_id": self.file_system.id, "dns_name": self.file_system.dns_name})
 
@@ -135,19 +137,23 @@ class Storage(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self, aliases=[former]),
         )
 
-    def _driver(self, region_support: RegionSupport, cluster: Cluster) -> aws.eks.Addon:
-        policy = f"arn:{region_support.partition}:iam::aws:policy/service-role/AmazonEFSCSIDriverPolicy"
+    def _driver(self, args: StorageArgs) -> aws.eks.Addon:
+        cluster, name = args.cluster, f"{self._prefix}efs-csi-driver"
+        policy = f"arn:{args.region_support.partition}:iam::aws:policy/service-role/AmazonEFSCSIDriverPolicy"
         role = ServiceAccountRole(
             f"{self._prefix}efs-driver",
             ServiceAccountRoleArgs(cluster, DRIVER_ACCOUNT, managed_policy=policy),
             pulumi.ResourceOptions(parent=self),
         )
         return addon(
-            f"{self._prefix}efs-csi-driver",
+            name,
             cluster.cluster,
             EFS_DRIVER,
-            region_support.addon_versions[EFS_DRIVER],
-            # The pods of the add-on need nodes, and find AWS by DNS.
-            pulumi.ResourceOptions(parent=self, depends_on=[cluster.coredns, *role.ready]),
+            args.region_support.addon_versions[EFS_DRIVER],
+            pulumi.ResourceOptions.merge(
+                addon_options(name, args.paused),
+                # The pods of the add-on need nodes, and find AWS by DNS.
+                pulumi.ResourceOptions(parent=self, depends_on=[cluster.coredns, *role.ready]),
+            ),
             role.arn,
         )

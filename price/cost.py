@@ -1,6 +1,7 @@
 """What a stack costs per hour and per month. An item without a price in prices.yaml is listed as unknown."""
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -36,10 +37,13 @@ class Estimate:
     region: str
     date: str
     lines: tuple[Line, ...]
+    # The total with another number of workers: without any, or with the workers that a paused stack needs.
+    other_workers: int
+    other_monthly: Decimal
 
     @property
     def monthly(self) -> Decimal:
-        return sum((line.monthly for line in self.lines if line.monthly is not None), Decimal(0))
+        return _sum(self.lines)
 
     @property
     def hourly(self) -> Decimal:
@@ -68,6 +72,11 @@ class Estimate:
         unknown = f"Not included, because price/prices.yaml has no price: {', '.join(self.unknown)}."
         by_use = f"Not included, because AWS bills it by use: {', '.join(self.by_use)}."
         left_out = [text for text, items in ((unknown, self.unknown), (by_use, self.by_use)) if items]
+        other = f"With workers.count: {self.other_workers}"
+        if not self.other_workers:
+            other = "Paused (workers.count: 0)"
+        hourly = self.other_monthly / HOURS_PER_MONTH
+        other += f": {hourly:.3f} USD per hour, {self.other_monthly:.2f} USD per month."
         never = "Never included: requests to S3 and KMS, traffic between zones and out of AWS, tax."
         dated = f"List prices of {self.region} from {self.date} (price/prices.yaml). One month is 730 hours."
         return "\n".join(
@@ -76,6 +85,7 @@ class Estimate:
                 "",
                 table[-1],
                 "",
+                other,
                 *(left_out * bool(self.unknown)),
                 *(by_use * bool(self.by_use)),
                 never,
@@ -89,7 +99,15 @@ def estimate(settings: Settings, prices: Mapping[str, Any] | None = None) -> Est
     """What the stack costs with the prices of its region."""
     table = prices or yaml.safe_load(PRICES.read_text())
     here = {**table["everywhere"], **table["regions"].get(settings.region, {})}
-    return Estimate(settings.region, str(table["date"]), tuple(_lines(settings, here)))
+    count = settings.trainers if settings.paused else 0
+    other = dataclasses.replace(settings, workers=dataclasses.replace(settings.workers, count=count))
+    return Estimate(
+        settings.region,
+        str(table["date"]),
+        tuple(_lines(settings, here, table["standardSupportEnds"])),
+        count,
+        _sum(_lines(other, here, table["standardSupportEnds"])),
+    )
 
 
 def summary(cost: Estimate) -> str:
@@ -107,23 +125,27 @@ def difference(before: Estimate, after: Estimate) -> str:
     return f"${before.monthly:.2f} -> {summary(after)}, {sign}${abs(change):.2f} per month"
 
 
-def _lines(settings: Settings, prices: Mapping[str, Any]) -> list[Line]:
+def _sum(lines: Iterable[Line]) -> Decimal:
+    return sum((line.monthly for line in lines if line.monthly is not None), Decimal(0))
+
+
+def _lines(settings: Settings, prices: Mapping[str, Any], support_ends: Mapping[str, Any]) -> list[Line]:
     def price(name: str) -> Decimal | None:
         return Decimal(str(prices[name])) if name in prices else None
 
     workers = settings.workers
     zones = len(settings.availability_zones) or DEFAULT_ZONES
-    gateways = {"none": 0, "single": 1, "perZone": zones}[settings.nat_gateways]
+    gateways = {"none": 0, "single": 1, "perZone": settings.worker_zones(zones)}[settings.nat_gateways]
     addresses = gateways or workers.count
-    # AWS charges this automatically 14 months after the release of a Kubernetes version.
-    later = price("clusterExtendedHour")
+    version = settings.kubernetes_version
+    end = f"ends on {support_ends[version]}" if version in support_ends else "has no date in price/prices.yaml"
     lines = [
         Line(
             "EKS control plane",
             1,
             "hour",
             price("clusterHour"),
-            f"{_exact(later)} per hour in extended support" if later else "",
+            f"standard support of Kubernetes {version} {end}; then EKS upgrades the cluster",
         ),
         _workers(settings, prices.get("instanceHour", {})),
         Line("worker disks, gp3", workers.count * workers.disk_gib, "GiB-month", price("diskGiBMonth")),

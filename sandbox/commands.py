@@ -303,7 +303,8 @@ def _recover(sandbox: Sandbox) -> None:
 
 
 def _nodes(stack: engine_stack_file.Stack, network: int) -> list[WorkerNode]:
-    zones = stack.settings.availability_zones or (f"{stack.region}a", f"{stack.region}b")
+    every_zone = stack.settings.availability_zones or (f"{stack.region}a", f"{stack.region}b")
+    zones = every_zone[: stack.settings.worker_zones(len(every_zone))]
     workers, most = stack.settings.workers, pod_networks.NODES
     if workers.count > most:
         raise SandboxError(f"workers.count: {workers.count} is too many. The sandbox can run up to {most}.")

@@ -138,7 +138,7 @@ def _workers(s: Settings) -> Problems:
 
 def _numbers(s: Settings) -> Problems:
     at_least = {
-        "workers.count": (s.workers.count, 1),
+        "workers.count": (s.workers.count, 0),
         "trainers": (s.trainers, 1),
         "job.passes": (s.job.passes, 1),
         "job.attempts": (s.job.attempts, 1),
@@ -165,7 +165,7 @@ def _numbers(s: Settings) -> Problems:
     elif s.job.gpus_per_trainer and s.workers.disk_gib < GPU_DISK_GIB:
         why = "is too small for a node image and a Paddle image with GPU support"
         yield Problem("workers.diskGiB", s.workers.disk_gib, why, f"Write {GPU_DISK_GIB} or more")
-    if s.trainers > s.workers.count:
+    if s.trainers > s.workers.count and not s.paused:
         why = f"is more than the {s.workers.count} workers, and a worker can run only one trainer (host ports)"
         instead = f"Write {max(s.workers.count, 1)} or fewer, or workers.count: {s.trainers}"
         yield Problem("trainers", s.trainers, why, instead)
@@ -216,10 +216,12 @@ def _addresses(s: Settings) -> Problems:
         why = "is too large for a VPC or too small for its subnets"
         yield Problem("vpcCidr", s.vpc_cidr, why, f"Write a range from /{LARGEST} to /{SMALLEST}")
     else:
-        room = zone_capacity(vpc) * max(len(s.availability_zones), 2)
+        room = zone_capacity(vpc) * s.worker_zones(max(len(s.availability_zones), 2))
         if s.workers.count * ADDRESSES_PER_WORKER > room:
-            why = f"has {room} addresses, and {s.workers.count} workers need {ADDRESSES_PER_WORKER} each"
-            yield Problem("vpcCidr", s.vpc_cidr, why, "Write a larger range, name more zones, or use fewer workers")
+            where = "the zone of the workers" if s.workers.zones == "one" else "its zones"
+            why = f"has {room} addresses in {where}, and {s.workers.count} workers need {ADDRESSES_PER_WORKER} each"
+            more = "workers.zones: all" if s.workers.zones == "one" else "more zones"
+            yield Problem("vpcCidr", s.vpc_cidr, why, f"Write a larger range, {more}, or fewer workers")
 
     networks = {cidr: _network(cidr) for cidr in s.api_access_cidrs}
     for cidr, network in networks.items():

@@ -31,6 +31,7 @@ KUBERNETES_VERSION = r"1\.\d\d"
 NatGateways = Literal["none", "single", "perZone"]
 Capacity = Literal["onDemand", "spot"]
 Driver = Literal["nfs", "efsCsi"]
+WorkerZones = Literal["one", "all"]
 LogType = Literal["api", "audit", "authenticator", "controllerManager", "scheduler"]
 
 # Former keys, with what to write instead.
@@ -44,6 +45,7 @@ class Workers:
     count: int
     instance_types: tuple[str, ...]
     capacity: Capacity
+    zones: WorkerZones
     disk_gib: int
 
 
@@ -201,6 +203,15 @@ class Settings:
     def data_is_secret(self) -> bool:
         """Whether the address of the data is a secret, for example because it is presigned."""
         return "data" in self.secrets
+
+    @property
+    def paused(self) -> bool:
+        """Whether the stack keeps its cluster and its data without any worker."""
+        return self.workers.count == 0
+
+    def worker_zones(self, zones: int) -> int:
+        """How many of these zones have workers, the first ones."""
+        return 1 if self.workers.zones == "one" else zones
 
     @property
     def region(self) -> str:

@@ -58,6 +58,7 @@ class DataJob(pulumi.ComponentResource):
             data_job_spec(args, account.name, shipped.volume, source),
             settings.data.timeout_minutes,
             object_options(self, [*account.ready, *network.ready, *(args.aws_role.ready if args.aws_role else ())]),
+            settings.paused,
         )
         self.name = created.metadata["name"]
         self.register_outputs({"name": self.name})

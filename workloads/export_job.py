@@ -63,6 +63,7 @@ class ExportJob(pulumi.ComponentResource):
             export_job_spec(args, account.name, shipped.volume),
             settings.job.timeout_minutes + COPY_MINUTES,
             object_options(self, [*account.ready, *network.ready, *args.aws_role.ready]),
+            settings.paused,
             settings.job.wait,
         )
         self.register_outputs({})

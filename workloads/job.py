@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
+from infra.pause import job_options
+
 # `pulumi up` waits a little longer than the Job's own time limit, so that it can show why the Job failed.
 SLACK_MINUTES = 10
 # A pod that is lost with its node does not count as failed.
@@ -108,6 +110,7 @@ def job(
     spec: k8s.batch.v1.JobSpecArgsDict,
     timeout_minutes: int,
     opts: pulumi.ResourceOptions,
+    paused: bool,
     wait: bool = True,
 ) -> k8s.batch.v1.Job:
     """A Job. `pulumi up` waits for its end, or without `wait` for its start.
@@ -124,6 +127,7 @@ def job(
         metadata=metadata,
         spec={**spec, "active_deadline_seconds": timeout_minutes * 60},
         opts=pulumi.ResourceOptions.merge(
-            opts, pulumi.ResourceOptions(custom_timeouts=pulumi.CustomTimeouts(create=timeout, update=timeout))
+            pulumi.ResourceOptions.merge(opts, job_options(logical_name, paused)),
+            pulumi.ResourceOptions(custom_timeouts=pulumi.CustomTimeouts(create=timeout, update=timeout)),
         ),
     )

@@ -63,6 +63,7 @@ class TrainingJob(pulumi.ComponentResource):
             training_job_spec(args, account.name, shipped.volume),
             settings.job.timeout_minutes,
             object_options(self, [*account.ready, *network.ready]),
+            settings.paused,
             # With messages, `up` waits for the export Job, which must exist before a training can fail.
             settings.job.wait and not settings.notify.email,
         )

@@ -23,7 +23,7 @@ def shaped(stack: str, region: str | None, trainers: int | None) -> dict[str, An
     if trainers:
         workers = config.get("paddle-on-aws:workers", {})
         config["paddle-on-aws:trainers"] = trainers
-        config["paddle-on-aws:workers"] = {**workers, "count": trainers}
+        config["paddle-on-aws:workers"] = {**workers, "count": trainers, "zones": "all"}
     return config
 
 

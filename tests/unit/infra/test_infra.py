@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from infra.cluster import ami_type, group_sizes, kubeconfig
+from infra.pause import _reject
 from settings.credentials import CliCredentials, cli_credentials, not_for_cli
 from settings.region import Architecture, InstanceType
 from settings.subnets import LARGEST, MAX_ZONES, SMALLEST, cidr_plan
@@ -39,7 +40,7 @@ def test_adding_a_zone_changes_no_subnet() -> None:
 
 @pytest.mark.parametrize(("nat", "gateways", "tables"), [("none", 0, 1), ("single", 1, 2), ("perZone", 2, 3)])
 def test_nat(program: RunStack, nat: str, gateways: int, tables: int) -> None:
-    graph = program({"natGateways": nat})
+    graph = program({"natGateways": nat, "workers": {"zones": "all"}})
     assert len(graph.all("aws:ec2/natGateway:NatGateway")) == gateways
     assert len(graph.all("aws:ec2/eip:Eip")) == gateways
     assert len(graph.all("aws:ec2/routeTable:RouteTable")) == tables
@@ -100,9 +101,59 @@ def test_workers(program: RunStack, capacity: str, aws: str) -> None:
     assert workers["launchTemplate"] == {"id": "worker-template-id", "version": "1"}
 
 
+@pytest.mark.parametrize(("zones", "count"), [("one", 1), ("all", 2)])
+def test_workers_are_in_one_zone_unless_set_otherwise(program: RunStack, zones: str, count: int) -> None:
+    """The control plane and the mount targets have two zones in both cases, and NAT only where workers are."""
+    graph = program({"natGateways": "perZone", "workers": {"zones": zones}})
+    assert graph.named("workers").inputs["subnetIds"] == [f"subnet-{i}-id" for i in range(count)]
+    assert graph.named("eks").inputs["vpcConfig"]["subnetIds"] == ["subnet-0-id", "subnet-1-id"]
+    assert len(graph.all("aws:efs/mountTarget:MountTarget")) == 2
+    assert [nat.inputs["subnetId"] for nat in graph.all("aws:ec2/natGateway:NatGateway")] == [
+        f"public-subnet-{i}-id" for i in range(count)
+    ]
+
+
+def test_a_paused_stack_has_no_workers_and_creates_nothing_that_needs_them(program: RunStack) -> None:
+    changes = {"workers": {"count": 0}, "storage": {"driver": "efsCsi"}}
+    paused, running = program(changes), program({"storage": {"driver": "efsCsi"}})
+    assert set(paused.resources) == set(running.resources)
+    assert paused.named("workers").inputs["scalingConfig"] == {"desiredSize": 0, "minSize": 0, "maxSize": 1}
+    jobs = {job.name for job in paused.all("kubernetes:batch/v1:Job")}
+    assert not [r.name for r in running.resources.values() if list(r.options.hooks.before_create)]
+
+    def hooked(kind: str) -> set[str]:
+        return {r.name for r in paused.resources.values() if list(getattr(r.options.hooks, kind))}
+
+    assert hooked("before_update") == jobs
+    assert hooked("before_create") == jobs | {"coredns", "efs-csi-driver"}
+    assert hooked("before_delete") == set(), "destroy would have to run the program"
+    # Their new versions would not become active without nodes.
+    waiting = {r.name for r in paused.all("aws:eks/addon:Addon") if r.options.ignoreChanges == ["addonVersion"]}
+    assert waiting == {"coredns", "efs-csi-driver"}
+
+
+@pytest.mark.parametrize(
+    ("conditions", "rejected"),
+    [
+        ([], True),
+        ([{"type": "Complete", "status": "True"}], True),
+        ([{"type": "Failed", "status": "False"}], True),
+        ([{"type": "Failed", "status": "True"}], False),
+    ],
+)
+def test_only_a_failed_job_needs_no_workers(conditions: list[dict[str, str]], rejected: bool) -> None:
+    job = {"status": {"conditions": conditions}}
+    args = pulumi.ResourceHookArgs("urn", "id", "paddle-data", "kubernetes:batch/v1:Job", old_outputs=job)
+    if rejected:
+        with pytest.raises(RuntimeError, match=r"workers\.count: 0 pauses the stack, and paddle-data needs workers"):
+            _reject(args)
+    else:
+        _reject(args)
+
+
 def test_large_clusters_have_several_node_groups(program: RunStack) -> None:
     assert [group_sizes(count) for count in (0, 1, 450, 451, 1000)] == [[0], [1], [450], [226, 225], [334, 333, 333]]
-    groups = program({"workers": {"count": 901}, "trainers": 901}).all("aws:eks/nodeGroup:NodeGroup")
+    groups = program({"workers": {"count": 901, "zones": "all"}, "trainers": 901}).all("aws:eks/nodeGroup:NodeGroup")
     sizes = {group.name: group.inputs["scalingConfig"]["desiredSize"] for group in groups}
     assert sizes == {"workers": 301, "workers-1": 300, "workers-2": 300}
 

@@ -18,9 +18,9 @@ from tests.unit.program import PROJECT, stack_files
 
 TABLE = {
     "date": "2026-01-02",
+    "standardSupportEnds": {"1.35": "2027-03-27"},
     "everywhere": {
         "clusterHour": 0.1,
-        "clusterExtendedHour": 0.6,
         "addressHour": 0.005,
         "keyMonth": 1,
         "zoneMonth": 0.5,
@@ -81,7 +81,7 @@ def test_the_price_of_dev_is_the_sum_of_its_items() -> None:
 def test_only_gateways_have_public_addresses_if_workers_are_private(
     nat: str, zones: tuple[str, ...], gateways: int, addresses: int
 ) -> None:
-    items = lines(estimate(dev(nat_gateways=nat, availability_zones=zones), TABLE))
+    items = lines(estimate(dev(nat_gateways=nat, availability_zones=zones, workers={"zones": "all"}), TABLE))
     assert items["public IPv4 addresses"].quantity == addresses
     assert ("NAT gateways" in items, "NAT traffic" in items) == (gateways > 0, gateways > 0)
     if gateways:
@@ -131,8 +131,27 @@ def test_the_printed_table() -> None:
     assert rows[6].split() == ["NAT", "traffic", "by", "use", "0.045", "per", "GB", "by", "use", "by", "use"]
     assert rows[14].split() == ["total", "0.456", "333.24"]
     assert rows[-1].startswith("List prices of us-west-2 from 2026-01-02")
-    assert "EKS control plane: 0.60 per hour in extended support." in rows
+    ends = "standard support of Kubernetes 1.35 ends on 2027-03-27; then EKS upgrades the cluster"
+    assert f"EKS control plane: {ends}." in rows
     assert any(row.startswith("Never included: ") for row in rows)
+
+
+def test_a_gateway_per_zone_means_per_zone_with_workers() -> None:
+    assert lines(estimate(dev(nat_gateways="perZone"), TABLE))["NAT gateways"].quantity == 1
+
+
+def test_both_states_are_printed_running_and_paused() -> None:
+    """Without workers: control plane, key and zone. Their disks and addresses cost nothing either."""
+    paused = "Paused (workers.count: 0): 0.102 USD per hour, 74.50 USD per month."
+    assert paused in str(estimate(dev(), TABLE)).splitlines()
+    resting = estimate(dev(workers={"count": 0}), TABLE)
+    assert resting.monthly == Decimal("74.50")
+    assert "With workers.count: 3: 0.421 USD per hour, 307.69 USD per month." in str(resting).splitlines()
+
+
+def test_a_kubernetes_version_without_a_date_is_named() -> None:
+    later = lines(estimate(dev(kubernetes_version="1.99"), TABLE))["EKS control plane"].note
+    assert later.startswith("standard support of Kubernetes 1.99 has no date in price/prices.yaml")
 
 
 @pytest.mark.parametrize("stack", stack_files())
@@ -140,6 +159,7 @@ def test_every_shipped_stack_has_a_price_for_each_hourly_item(stack: str) -> Non
     cost = estimate(stack_settings(stack))
     assert [line.item for line in cost.lines if line.quantity is not None and line.price is None] == []
     assert cost.monthly > 200
+    assert "ends on 20" in lines(cost)["EKS control plane"].note
 
 
 def test_prices_are_dated_sourced_and_positive() -> None:

@@ -1,0 +1,42 @@
+"""workers.count: 0 pauses a stack. Nothing that needs workers is created then: it would wait until a timeout."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pulumi
+
+
+def job_options(name: str, paused: bool) -> pulumi.ResourceOptions:
+    """Options of a Job. A finished Job stays as it is: the engine calls the hook only before it changes something."""
+    if not paused:
+        return pulumi.ResourceOptions()
+    hook = _hook(name)
+    return pulumi.ResourceOptions(hooks=pulumi.ResourceHookBinding(before_create=[hook], before_update=[hook]))
+
+
+def addon_options(name: str, paused: bool) -> pulumi.ResourceOptions:
+    """Options of an add-on with a Deployment. Without workers, a new version would not become active."""
+    if not paused:
+        return pulumi.ResourceOptions()
+    created = pulumi.ResourceHookBinding(before_create=[_hook(name)])
+    return pulumi.ResourceOptions(hooks=created, ignore_changes=["addonVersion"])
+
+
+def _hook(name: str) -> pulumi.ResourceHook:
+    """A hook for the resource with this logical name. It runs in previews too."""
+    return pulumi.ResourceHook(f"workers-for-{name}", _reject, pulumi.ResourceHookOptions(on_dry_run=True))
+
+
+def _reject(args: pulumi.ResourceHookArgs) -> None:
+    if _has_failed(args.old_outputs or {}):
+        return
+    raise RuntimeError(
+        f"workers.count: 0 pauses the stack, and {args.name} needs workers, because it is new, has changed or has not "
+        "finished. Write at least as many workers as trainers. Write 0 after the training to pause the stack."
+    )
+
+
+def _has_failed(job: Mapping[str, Any]) -> bool:
+    """Whether this is a Job that has failed. It does not run any more, so it needs no workers."""
+    conditions = (job.get("status") or {}).get("conditions") or []
+    return any(each["type"] == "Failed" and each["status"] == "True" for each in conditions)
