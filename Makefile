@@ -86,8 +86,12 @@ bench-watch: venv ## measure the live view with 1000 trainers on a real API serv
 report-screenshots: venv ## make pictures of report.html in screenshots/ (needs chromium)
 	$(BIN)/python -m tests.in_pod.report_screenshots screenshots
 
-lock: ## update constraints.txt: pin the packages that the required ones depend on
+lock: ## update constraints.txt and the locks with hashes: pin the packages that the required ones depend on
 	rm -rf .lock && $(PYTHON) -m venv .lock
 	.lock/bin/pip install --quiet -r <(grep -hE '^[a-zA-Z]' requirements.txt sandbox/requirements.txt watch/requirements.txt recover/requirements.txt requirements-dev.txt | sort -u)
 	.lock/bin/pip freeze > constraints.txt
+	.lock/bin/pip install --quiet uv
+	for file in requirements policy/requirements; do .lock/bin/uv pip compile --quiet --generate-hashes --only-binary :all: \
+		--no-header --no-annotate --no-emit-index-url --python-version 3.11 --python-platform x86_64-manylinux_2_28 \
+		$$file.txt -o $$file.lock; done
 	rm -rf .lock

@@ -20,19 +20,29 @@ from price.cost import difference, estimate, summary
 from settings.stack_file import StackFileError, stack_settings
 
 PROJECT = Path(__file__).parent.parent
-POLICY = "policy"
+POLICY = PROJECT / "policy"
 
 
-def preview(stack: str) -> tuple[int, list[dict[str, Any]], str, str]:
+def preview(stack: str, checkout: Path) -> tuple[int, list[dict[str, Any]], str, str]:
     """Run the engine. Returns its exit code, its events, the diff, and its error output."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "events.json"
-        command = ["pulumi", "preview", "--stack", stack, "--policy-pack", POLICY, "--diff", "--event-log", str(log)]
+        command = [
+            "pulumi",
+            "preview",
+            "--stack",
+            stack,
+            "--policy-pack",
+            str(POLICY),
+            "--diff",
+            "--event-log",
+            str(log),
+        ]
         # The engine accepts --event-log only together with its debugging commands.
         environment = {**os.environ, "PULUMI_DEBUG_COMMANDS": "true"}
         done = subprocess.run(
             [*command, "--non-interactive", "--color", "never"],
-            cwd=PROJECT,
+            cwd=checkout,
             env=environment,
             capture_output=True,
             text=True,
@@ -54,13 +64,13 @@ def secret_values(encrypted: Any, plain: Any) -> Iterator[str]:
             yield from secret_values(value, shown)
 
 
-def secrets(stack: str) -> list[str]:
+def secrets(stack: str, checkout: Path) -> list[str]:
     """The secret settings of the stack. The program reads them as plain text, so the engine cannot hide all of them."""
-    encrypted = yaml.safe_load((PROJECT / f"Pulumi.{stack}.yaml").read_text()).get("config") or {}
+    encrypted = yaml.safe_load((checkout / f"Pulumi.{stack}.yaml").read_text()).get("config") or {}
     if not any(secret_values(encrypted, encrypted)):
         return []
     command = ["pulumi", "config", "--stack", stack, "--show-secrets", "--json"]
-    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(
             f"Cannot decrypt the secrets of stack {stack}. The preview could show them, so it does not run: "
@@ -70,13 +80,13 @@ def secrets(stack: str) -> list[str]:
     return list(secret_values(encrypted, shown))
 
 
-def price(stack: str, base: str) -> str:
+def price(stack: str, checkout: Path, base: str) -> str:
     """What the stack costs, compared with the base commit."""
     try:
-        after = estimate(stack_settings(stack))
+        after = estimate(stack_settings(stack, checkout))
         with tempfile.TemporaryDirectory() as folder:
             for name in ("Pulumi.yaml", f"Pulumi.{stack}.yaml"):
-                done = subprocess.run(["git", "show", f"{base}:{name}"], cwd=PROJECT, capture_output=True, check=False)
+                done = subprocess.run(["git", "show", f"{base}:{name}"], cwd=checkout, capture_output=True, check=False)
                 if done.returncode:
                     return f"{summary(after)}; the base has no such stack"
                 (Path(folder) / name).write_bytes(done.stdout)
@@ -88,13 +98,14 @@ def price(stack: str, base: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m preview.run", description=__doc__)
     parser.add_argument("stack")
+    parser.add_argument("--checkout", type=Path, default=PROJECT, help="the program to preview, if it is another one")
     parser.add_argument("--base", default="", help="the commit to compare the price with")
     parser.add_argument("--commit", default="", help="the commit to name in the comment")
     given = parser.parse_args()
-    hidden = secrets(given.stack)
-    exit_code, events, diff, complaint = preview(given.stack)
+    hidden = secrets(given.stack, given.checkout)
+    exit_code, events, diff, complaint = preview(given.stack, given.checkout)
     found = without(hidden, summarise(events, exit_code, complaint))
-    cost = redact(price(given.stack, given.base), hidden)
+    cost = redact(price(given.stack, given.checkout, given.base), hidden)
     print(render(given.stack, given.commit, found, cost, redact(diff, hidden)), end="")
     sys.exit(not found.passed)
 

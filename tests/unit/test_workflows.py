@@ -19,8 +19,11 @@ GRANTED = {
     ("test.yml", "test"): {"contents": "read"},
     ("test.yml", "unit"): {"contents": "read"},
     ("preview.yml", "changed"): {"contents": "read"},
-    ("preview.yml", "preview"): {"contents": "read", "id-token": "write", "pull-requests": "write"},
+    ("preview.yml", "packages"): {"contents": "read"},
+    ("preview.yml", "preview"): {"contents": "read", "id-token": "write"},
+    ("preview.yml", "comment"): {"contents": "read", "pull-requests": "write"},
     ("deploy.yml", "changed"): {"contents": "read"},
+    ("deploy.yml", "packages"): {"contents": "read"},
     ("deploy.yml", "deploy"): {"contents": "read", "id-token": "write"},
 }
 
@@ -51,7 +54,7 @@ def test_every_action_is_pinned_by_commit_and_names_its_version(file: str) -> No
     used = [line.strip() for line in text(file).splitlines() if "uses:" in line]
     assert used
     for line in used:
-        assert re.fullmatch(r"- uses: [\w-]+/[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line), line
+        assert re.fullmatch(r"(- )?uses: [\w-]+/[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", line), line
 
 
 def test_each_action_has_one_commit() -> None:
@@ -99,9 +102,62 @@ def test_there_are_no_keys_and_each_job_has_its_own_role() -> None:
     }
 
 
+def checkouts(job: dict[str, Any]) -> list[dict[str, Any]]:
+    return [step["with"] for step in job["steps"] if step.get("uses", "").startswith("actions/checkout@")]
+
+
 def test_no_checkout_keeps_its_token() -> None:
     for job in jobs().values():
-        assert with_of(job, "actions/checkout")["persist-credentials"] is False
+        assert {each["persist-credentials"] for each in checkouts(job)} == {False}
+
+
+def test_the_scripts_and_the_policy_rules_of_a_preview_come_from_the_base() -> None:
+    base = "${{ github.event.pull_request.base.sha }}"
+    for name, job in workflow("preview.yml")["jobs"].items():
+        found = {each["path"]: each.get("ref") for each in checkouts(job)}
+        assert found == ({"base": base} if name == "comment" else {"base": base, "head": None})
+        for step in job["steps"]:
+            if "-m preview." in step.get("run", ""):
+                assert step["working-directory"] == "base", step
+    (run,) = [step["run"] for step in jobs()["preview.yml", "preview"]["steps"] if step.get("id") == "preview"]
+    assert "--checkout ../head" in run
+
+
+def test_the_job_that_writes_the_comment_has_no_role_and_no_code_of_the_pull_request() -> None:
+    comment = jobs()["preview.yml", "comment"]
+    used = {step["uses"].partition("@")[0] for step in comment["steps"] if "uses" in step}
+    assert used == {"actions/checkout", "actions/download-artifact"}
+
+
+@pytest.mark.parametrize(("file", "name"), [("preview.yml", "preview"), ("deploy.yml", "deploy")])
+def test_packages_are_checked_wheels_from_a_job_without_a_role(file: str, name: str) -> None:
+    def scripts(job: str) -> str:
+        return "".join(step.get("run", "") for step in jobs()[file, job]["steps"])
+
+    assert "pip download --require-hashes --only-binary :all: --no-deps" in scripts("packages")
+    assert "install --no-index --find-links packages --require-hashes" in scripts(name)
+    assert not re.search("pulumi install|make |pip download", scripts(name))
+    assert "packages" in jobs()[file, name]["needs"]
+
+
+@pytest.mark.parametrize("folder", ["", "policy/"])
+def test_a_lock_has_the_pinned_versions_and_a_hash_for_each(folder: str) -> None:
+    def pins(file: str) -> dict[str, str]:
+        found = re.findall(r"^([\w.-]+)==([^\s;\\]+)", (PROJECT / folder / file).read_text(), re.MULTILINE)
+        return {name.lower().replace("_", "-"): version for name, version in found}
+
+    lock = (PROJECT / folder / "requirements.lock").read_text()
+    entries = re.split(r"\n(?=\S)", lock.strip())
+    assert all("--hash=sha256:" in entry for entry in entries)
+    locked, pinned = pins("requirements.lock"), {**pins("constraints.txt"), **pins("requirements.txt")}
+    assert pins("requirements.txt").items() <= locked.items()
+    assert locked.items() <= pinned.items(), "run `make lock`"
+
+
+def test_maintainers_review_what_decides_about_deployments() -> None:
+    lines = (PROJECT / ".github/CODEOWNERS").read_text().splitlines()
+    owned = {line.split()[0] for line in lines if line and not line.startswith("#")}
+    assert owned == {"/.github/", "/bootstrap/", "/policy/", "/preview/"}
 
 
 @pytest.mark.parametrize("file", FILES)
@@ -114,7 +170,10 @@ def test_no_script_contains_an_expression(file: str) -> None:
 def test_no_workflow_gives_permissions_to_the_code_of_a_fork() -> None:
     changed = workflow("preview.yml")["jobs"]["changed"]
     assert "github.event.pull_request.head.repo.full_name == github.repository" in changed["if"]
-    assert workflow("preview.yml")["jobs"]["preview"]["needs"] == "changed"
+    assert "github.event.pull_request.user.login != 'dependabot[bot]'" in changed["if"]
+    assert "!startsWith(github.head_ref, 'dependabot/')" in changed["if"]
+    for job in ("packages", "preview", "comment"):
+        assert "changed" in workflow("preview.yml")["jobs"][job]["needs"]
 
 
 @pytest.mark.parametrize(("file", "name"), [("preview.yml", "preview"), ("deploy.yml", "deploy")])
@@ -139,7 +198,7 @@ def test_a_variable_selects_the_runner_of_each_stack() -> None:
 
 def test_only_main_is_deployed() -> None:
     assert "github.ref == 'refs/heads/main'" in workflow("deploy.yml")["jobs"]["changed"]["if"]
-    assert workflow("deploy.yml")["jobs"]["deploy"]["needs"] == "changed"
+    assert "changed" in workflow("deploy.yml")["jobs"]["deploy"]["needs"]
 
 
 def test_the_pulumi_version_is_that_of_the_python_package() -> None:
@@ -153,12 +212,15 @@ def test_the_test_job_runs_all_tests() -> None:
 
 
 def test_a_failed_preview_is_commented_too() -> None:
-    preview, comment = jobs()["preview.yml", "preview"]["steps"][-2:]
+    preview, upload = jobs()["preview.yml", "preview"]["steps"][-2:]
     assert '.venv/bin/python -m preview.run "$STACK" ' in preview["run"]
-    assert 'python3 -m preview.comment "$NUMBER"' in comment["run"]
-    assert comment["if"] == f"always() && steps.{preview['id']}.outcome != 'skipped'"
-    written, read = (re.findall(r'[<>] ("\S+")', step["run"]) for step in (preview, comment))
-    assert written == read
+    assert upload["if"] == f"always() && steps.{preview['id']}.outcome != 'skipped'"
+    comment = jobs()["preview.yml", "comment"]
+    assert comment["if"].startswith("always() && ")
+    assert 'python3 -m preview.comment "$NUMBER"' in comment["steps"][-1]["run"]
+    assert "> ../comment.md" in preview["run"]
+    assert "< ../comment.md" in comment["steps"][-1]["run"]
+    assert upload["with"]["name"] == comment["steps"][-2]["with"]["name"] == "comment-${{ matrix.stack }}"
 
 
 @pytest.mark.parametrize("file", ["preview.yml", "deploy.yml"])
@@ -168,6 +230,11 @@ def test_the_changed_stacks_reach_the_next_job(file: str, base: str, expected: s
     (step,) = (step for step in job["steps"] if step.get("id") == "changed")
     output = tmp_path / "output"
     given = {"PATH": os.environ["PATH"], "BASE": base, "STACKS": "dev prod", "GITHUB_OUTPUT": str(output)}
-    subprocess.run(["bash", "-e", "-c", step["run"]], cwd=PROJECT, env=given, check=True)
+    # In a preview, the scripts are in base/ and the program is in head/.
+    (tmp_path / "head").symlink_to(PROJECT)
+    (tmp_path / "base").symlink_to(PROJECT)
+    folder = tmp_path / step.get("working-directory", "head")
+    script = step["run"].replace("../head", str(tmp_path / "head"))
+    subprocess.run(["bash", "-e", "-c", script], cwd=folder, env=given, check=True)
     assert output.read_text() == f"stacks={expected}\n"
     assert job["outputs"] == {"stacks": "${{ steps.changed.outputs.stacks }}"}

@@ -66,7 +66,7 @@ def test_every_other_path_is_unrelated() -> None:
     related = {path.partition("/")[0] for path in listed.stdout.split("\0")[:-1] if not is_unrelated(path)}
     stacks = {path.name for path in PROJECT.glob("Pulumi.*yaml")}
     program = {module.partition("/")[0] for module in program_modules()}
-    assert related - stacks == program | {"requirements.txt", "constraints.txt"}
+    assert related - stacks == program | {"requirements.txt", "requirements.lock", "constraints.txt"}
 
 
 def test_every_unrelated_path_exists() -> None:
