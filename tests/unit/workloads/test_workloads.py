@@ -361,6 +361,7 @@ def test_pods_find_every_script_at_its_path(program: RunStack) -> None:
             "messages.py",
             "report.py",
             "state_files.py",
+            "transient.py",
         },
     }.items():
         volumes = spec_of(graph, job)["template"]["spec"]["volumes"]
