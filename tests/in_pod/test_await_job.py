@@ -125,6 +125,7 @@ def attempt(uid: str, result: str, reason: str) -> dict[str, Any]:
             [attempt("job-0", "failed", "an old one"), attempt("job-1", "", "a pod was lost")],
             "DeadlineExceeded: Job was active longer than specified deadline",
         ),
+        ([attempt("job-0", "failed", "an old one")], "DeadlineExceeded: Job was active longer than specified deadline"),
         ([], "DeadlineExceeded: Job was active longer than specified deadline"),
     ],
 )

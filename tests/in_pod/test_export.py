@@ -124,6 +124,8 @@ def export(bucket: Bucket, tmp_path: Path) -> Export:
         "JOB_NAME": "job",
         **{f"{name.upper()}_FILE": str(tmp_path / name) for name in ("failure", "subject", "message")},
     }
+    # The export Job sets only AWS_REGION.
+    del environment["AWS_DEFAULT_REGION"]
     export = Export(output, bucket, environment)
     export.end_training("Model is ready: job")
     return export

@@ -49,7 +49,8 @@ def failed_up(checkout: Checkout) -> str:
         data={"records": 300},
     )
     done = checkout.run("up")
-    assert done.returncode != 0, done.stdout
+    assert done.returncode == 1, done.stdout
+    assert f"The training Job {TRAINING} failed" in done.stdout, done.stdout
     return done.stdout
 
 

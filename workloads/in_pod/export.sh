@@ -6,10 +6,12 @@ shopt -s dotglob nullglob
 # With the default of 3, an outage of some seconds would fail the export.
 export AWS_RETRY_MODE=standard AWS_MAX_ATTEMPTS=${AWS_MAX_ATTEMPTS:-8}
 
-# Send a message with this subject; its text is in a file. A message that cannot be sent does not fail the Job.
+# Send a message with this subject and text, or file:// and the file with the text. A message that cannot be sent does
+# not fail the Job.
 send() {
     [[ -n ${TOPIC_ARN:-} ]] || return 0
-    if aws sns publish --topic-arn "$TOPIC_ARN" --subject "$1" --message "file://$2" >/dev/null; then
+    # Version 1 of the AWS CLI does not read AWS_REGION.
+    if aws sns publish --region "$AWS_REGION" --topic-arn "$TOPIC_ARN" --subject "$1" --message "$2" >/dev/null; then
         echo "export.sh: sent the message '$1'"
     else
         echo "export.sh: the message '$1' could not be sent to $TOPIC_ARN" >&2
@@ -18,11 +20,8 @@ send() {
 
 fail() {
     local again="To run this Job again: pulumi up --replace '**Job::paddle-export'"
-    if [[ -n ${JOB_NAME:-} && -n ${MESSAGE_FILE:-} ]]; then
-        printf '%s\n' "The training Job $JOB_NAME is complete, but its results could not be exported: $*" "" \
-            "$again" >"$MESSAGE_FILE"
-        send "Export failed: $JOB_NAME" "$MESSAGE_FILE"
-    fi
+    local text="The training Job ${JOB_NAME:-} is complete, but its results could not be exported: $*"
+    send "Export failed: ${JOB_NAME:-}" "$text"$'\n\n'"$again"
     echo "export.sh: $*" >&2
     echo "$again" >&2
     exit 1
@@ -84,7 +83,7 @@ done
 to=${DESTINATION%/}
 
 if [[ -f $FAILURE_FILE ]]; then
-    send "$(<"$SUBJECT_FILE")" "$MESSAGE_FILE"
+    send "$(<"$SUBJECT_FILE")" "file://$MESSAGE_FILE"
     # The last lines become the reason of this Job, which `pulumi up` shows.
     echo "The training Job $JOB_NAME failed, so there is nothing to export: $(<"$FAILURE_FILE")" >&2
     echo "To run the training again: pulumi up --replace '**Job::$JOB_NAME'" >&2
@@ -130,4 +129,4 @@ if [[ -n $changes ]]; then
 fi
 echo "export.sh: $to contains the $count files of the output"
 echo "export.sh: the newest checkpoint is $to/$newest"
-send "$(<"$SUBJECT_FILE")" "$MESSAGE_FILE"
+send "$(<"$SUBJECT_FILE")" "file://$MESSAGE_FILE"
