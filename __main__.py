@@ -50,7 +50,7 @@ encryption = Encryption(
     on_aws,
 )
 key_arn = encryption.key.arn
-bucket = Bucket("bucket", BucketArgs(key_arn, retain=settings.retain_data), on_aws)
+bucket = Bucket("bucket", BucketArgs(settings.bucket_name, key_arn, settings.retain_data), on_aws)
 cluster = Cluster("cluster", ClusterArgs(settings, region_support, network, key_arn), on_aws)
 storage = Storage(
     "storage",

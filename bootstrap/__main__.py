@@ -1,7 +1,7 @@
-"""Run once per account: creates the bucket for Pulumi's state, its key, the deployer policies and GitHub's roles."""
+"""Run once per account: creates the bucket for Pulumi's state, its keys, the deployer policies and GitHub's roles."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,15 +12,15 @@ import pulumi_aws as aws
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bootstrap.account_settings import Identity, Repository, read_account_settings
-from bootstrap.policies import PARTS, Names, deployer_policy
+from bootstrap.policies import PARTS, Names, boundary_name, boundary_policy, deployer_policy
 from infra.iam import Statement, account_decides, allow, document, tls_only
 from settings.schema import Settings
 
 GITHUB = "token.actions.githubusercontent.com"
-FILES = ".pulumi/*"
-PROGRAM = "paddle-on-aws"
-# The name of a deploy role is this prefix and the name of the stack. Deployer policies start in the same way.
-DEPLOY = "paddle-deploy-"
+# The names of the roles and keys of a stack: one of these and the name of the stack.
+DEPLOY, PREVIEW, STATE_KEY = "paddle-deploy-", "paddle-preview-", "alias/paddle-state-"
+# The stack tag of the keys. No stack can have this name, so no deployer policy allows changes of the keys.
+NO_STACK = "_bootstrap"
 OLD_VERSIONS_DAYS = 90
 # What the program asks about the region before it creates anything.
 ASKED_OF_REGION = (
@@ -53,10 +53,32 @@ class Account:
 
 @dataclass(frozen=True)
 class State:
-    """Where Pulumi keeps the state of the stacks."""
+    """Where Pulumi keeps the state of one stack: a folder in the bucket, with a key of its own."""
 
+    stack: str
     bucket: aws.s3.Bucket
     key: aws.kms.Key
+
+    def read(self) -> list[Statement]:
+        """The permissions to read the state."""
+        return [
+            # S3 sends no prefix if it only checks whether to report a missing file as missing.
+            allow(
+                "ListState",
+                ("s3:ListBucket",),
+                self.bucket.arn,
+                {"StringLikeIfExists": {"s3:prefix": f"{self.stack}/*"}},
+            ),
+            allow("ReadState", ("s3:GetObject",), self._files),
+        ]
+
+    def write(self) -> list[Statement]:
+        """The permissions to write the state."""
+        return [allow("WriteState", ("s3:DeleteObject", "s3:PutObject"), self._files)]
+
+    @property
+    def _files(self) -> pulumi.Output[str]:
+        return pulumi.Output.concat(self.bucket.arn, f"/{self.stack}/.pulumi/*")
 
 
 def preview_statements(partition: str, state: State) -> list[Statement]:
@@ -66,35 +88,29 @@ def preview_statements(partition: str, state: State) -> list[Statement]:
         # AWS has no narrower resource for most of these actions.
         allow("AskRegion", ASKED_OF_REGION, "*"),
         allow("AskServices", ("ssm:GetParameter",), services),
-        allow("ListState", ("s3:ListBucket",), state.bucket.arn),
-        allow("ReadState", ("s3:GetObject",), pulumi.Output.concat(state.bucket.arn, "/", FILES)),
+        *state.read(),
         allow("ReadSecrets", ("kms:Decrypt",), state.key.arn),
     ]
 
 
-def state_statements(stack: str, state: State) -> list[Statement]:
+def state_statements(state: State) -> list[Statement]:
     """What a deployment does with the recorded state of its stack."""
-    bucket = state.bucket.arn
-    own = [pulumi.Output.concat(bucket, f"/.pulumi/*/{PROGRAM}/{stack}{end}") for end in (".json*", "/*")]
-    return [
-        allow("ListState", ("s3:ListBucket",), bucket),
-        allow("ReadState", ("s3:GetObject",), pulumi.Output.concat(bucket, "/", FILES)),
-        allow("WriteState", ("s3:DeleteObject", "s3:PutObject"), own),
-        allow("UseSecrets", ("kms:Decrypt", "kms:GenerateDataKey"), state.key.arn),
-    ]
+    use = ("kms:Decrypt", "kms:GenerateDataKey")
+    return [*state.read(), *state.write(), allow("UseKey", use, state.key.arn)]
 
 
-def state_key(account: Account) -> aws.kms.Key:
+def state_key(name: str, alias: str, description: str, account: Account) -> aws.kms.Key:
     key = aws.kms.Key(
-        "key",
-        description="Pulumi's state and the secrets of its stacks",
+        name,
+        description=description,
         enable_key_rotation=True,
         deletion_window_in_days=30,
         policy=document(account_decides(account.number, account.partition)),
+        tags={"project": pulumi.get_project(), "stack": NO_STACK},
         # No state can be read without the key.
         opts=pulumi.ResourceOptions(protect=True),
     )
-    aws.kms.Alias("key-alias", name="alias/pulumi-state", target_key_id=key.key_id)
+    aws.kms.Alias(f"{name}-alias", name=alias, target_key_id=key.key_id)
     return key
 
 
@@ -144,8 +160,11 @@ def state_bucket(key: aws.kms.Key) -> aws.s3.Bucket:
     return bucket
 
 
-def stack_policies(stack: str, settings: Settings, account: Account, state: State) -> Policies:
+def stack_policies(settings: Settings, deployers: Sequence[Identity], account: Account, state: State) -> Policies:
     """Create what a deployer of the stack needs. The ARN of each policy, by its part."""
+    stack, iam = settings.stack, f"arn:{account.partition}:iam::{account.number}"
+    source = settings.data.sources[0].removeprefix("s3://").partition("/")[0] if settings.data.from_s3 else ""
+    bucket = f"arn:{account.partition}:s3:::{source}"
     names = Names(
         account=account.number,
         cluster=settings.cluster_name,
@@ -154,9 +173,13 @@ def stack_policies(stack: str, settings: Settings, account: Account, state: Stat
         region=settings.region,
         stack=stack,
         zone=settings.zone_name,
+        principals=(f"{iam}:role/{DEPLOY}{stack}", *(each.arn for each in deployers), *settings.admins),
+        data=(bucket, f"{bucket}/*") if source else (),
     )
+    boundary = document(*boundary_policy(names)["Statement"])
+    aws.iam.Policy(f"boundary-{stack}", name=boundary_name(stack), policy=boundary)
     documents = {part: document(*deployer_policy(part, names)["Statement"]) for part in PARTS}
-    documents["state"] = document(*state_statements(stack, state))
+    documents["state"] = document(*state_statements(state))
     return {
         part: aws.iam.Policy(f"deployer-{stack}-{part}", name=f"{DEPLOY}{stack}-{part}", policy=text).arn
         for part, text in documents.items()
@@ -194,20 +217,10 @@ def trust(
 
 
 def github_roles(
-    repository: Repository, policies: Mapping[str, Policies], account: Account, state: State
-) -> aws.iam.Role:
-    """Create the roles of the workflows, without any stored key. The role for previews."""
+    repository: Repository, policies: Mapping[str, Policies], account: Account, states: Mapping[str, State]
+) -> None:
+    """Create the roles of the workflows, without any stored key."""
     github = aws.iam.OpenIdConnectProvider("github", url=f"https://{GITHUB}", client_id_lists=[account.audience])
-    preview = aws.iam.Role(
-        "preview",
-        description=f"Previews on pull requests of {repository.name}",
-        assume_role_policy=trust(
-            github.arn, account.audience, repository.subjects("pull_request"), {"repository_id": repository.number}
-        ),
-    )
-    aws.iam.RolePolicy(
-        "preview-policy", role=preview.name, policy=document(*preview_statements(account.partition, state))
-    )
     # A job of any branch can name any environment, so AWS also checks which workflow file on which branch runs it.
     workflow = f"{repository.name}/.github/workflows/deploy.yml@refs/heads/main"
     on_main = {"repository_id": repository.number, "job_workflow_ref": workflow}
@@ -223,7 +236,19 @@ def github_roles(
         )
         for part, arn in parts.items():
             aws.iam.RolePolicyAttachment(f"deploy-{stack}-{part}", role=deploy.name, policy_arn=arn)
-    return preview
+        preview = aws.iam.Role(
+            f"preview-{stack}",
+            name=f"{PREVIEW}{stack}",
+            description=f"Previews of {stack} on pull requests of {repository.name}",
+            assume_role_policy=trust(
+                github.arn, account.audience, repository.subjects("pull_request"), {"repository_id": repository.number}
+            ),
+        )
+        aws.iam.RolePolicy(
+            f"preview-{stack}-policy",
+            role=preview.name,
+            policy=document(*preview_statements(account.partition, states[stack])),
+        )
 
 
 given = read_account_settings()
@@ -231,9 +256,19 @@ region = aws.config.region or ""
 here = aws.get_partition()
 account = Account(aws.get_caller_identity().account_id, here.partition, here.dns_suffix)
 
-key = state_key(account)
-state = State(state_bucket(key), key)
-policies = {stack: stack_policies(stack, settings, account, state) for stack, settings in given.stacks.items()}
+bucket = state_bucket(state_key("key", "alias/pulumi-state", "The state of the bootstrap program", account))
+states = {
+    stack: State(
+        stack,
+        bucket,
+        state_key(f"key-{stack}", STATE_KEY + stack, f"The state and the secrets of stack {stack}", account),
+    )
+    for stack in given.stacks
+}
+policies = {
+    stack: stack_policies(settings, given.deployers.get(stack, ()), account, states[stack])
+    for stack, settings in given.stacks.items()
+}
 for stack, deployers in given.deployers.items():
     for deployer in deployers:
         attach(stack, deployer, policies[stack], account)
@@ -243,7 +278,8 @@ if given.repository:
     pulumi.export("AWS_AUDIENCE", account.audience)
     pulumi.export("AWS_REGION", region)
     pulumi.export("DEPLOY_ROLE", f"arn:{account.partition}:iam::{account.number}:role/{DEPLOY}")
-    pulumi.export("PREVIEW_ROLE", github_roles(given.repository, policies, account, state).arn)
+    pulumi.export("PREVIEW_ROLE", f"arn:{account.partition}:iam::{account.number}:role/{PREVIEW}")
     pulumi.export("STACKS", " ".join(given.stacks))
-pulumi.export("PULUMI_BACKEND_URL", pulumi.Output.concat("s3://", state.bucket.bucket, "?region=", region))
-pulumi.export("PULUMI_SECRETS_PROVIDER", f"awskms://alias/pulumi-state?region={region}")
+    github_roles(given.repository, policies, account, states)
+pulumi.export("PERMISSIONS_BOUNDARY", f"arn:{account.partition}:iam::{account.number}:policy/{boundary_name('')}")
+pulumi.export("STATE_BUCKET", bucket.bucket)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pulumi
 
+from bootstrap.policies import STACK_NAME
 from settings.schema import Problem, Settings
 from settings.stack_file import StackFileError, stack_settings
 
@@ -72,9 +73,10 @@ def _repository(config: pulumi.Config) -> Repository:
 
 
 def _stacks(given: Any) -> dict[str, Settings]:
-    named = isinstance(given, list) and all(isinstance(name, str) and re.fullmatch(r"[\w-]+", name) for name in given)
+    named = isinstance(given, list) and all(isinstance(name, str) and STACK_NAME.fullmatch(name) for name in given)
     if not given or not named:
-        raise _error("stacks", given, "is not a list of stack names", "Write at least one name, such as [dev]")
+        instead = "Write at least one name, such as [dev], with up to 40 lower-case letters, digits and -"
+        raise _error("stacks", given, "is not a list of stack names", instead)
     try:
         return {name: stack_settings(name) for name in given}
     except StackFileError as error:

@@ -1,4 +1,4 @@
-"""The deployer's IAM policies: the files in deployer/, with the names of one stack in place of the placeholders."""
+"""The deployer's IAM policies and the permissions boundary: JSON files with the names of one stack filled in."""
 
 import json
 import re
@@ -7,12 +7,18 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).with_name("deployer")
+BOUNDARY = Path(__file__).with_name("boundary.json")
 PARTS = tuple(sorted(file.stem for file in FOLDER.glob("*.json")))
+# The name of the bucket contains the name of the stack, and S3 allows no capital letters and 63 characters.
+STACK_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
 
 
 @dataclass(frozen=True)
 class Names:
-    """What the placeholders in the files stand for. The field `region` replaces <REGION>, and so on."""
+    """What the placeholders in the files stand for. The field `region` replaces <REGION>, and so on.
+
+    `principals` are the IAM roles and users that may get access to the cluster, `data` the ARNs of the data in S3.
+    """
 
     account: str
     cluster: str
@@ -21,11 +27,36 @@ class Names:
     region: str
     stack: str
     zone: str
+    principals: tuple[str, ...] = ()
+    data: tuple[str, ...] = ()
+
+
+def boundary_name(stack: str) -> str:
+    return f"paddle-boundary-{stack}"
 
 
 def deployer_policy(part: str, names: Names) -> dict[str, Any]:
     """The IAM policy document in deployer/<part>.json, for one stack."""
-    text = (FOLDER / f"{part}.json").read_text()
-    filled = re.sub(r"<([A-Z_]+)>", lambda found: str(getattr(names, found[1].lower())), text)
-    document: dict[str, Any] = json.loads(filled)
-    return document
+    return _document(FOLDER / f"{part}.json", names)
+
+
+def boundary_policy(names: Names) -> dict[str, Any]:
+    """What the roles of one stack can do at most."""
+    return _document(BOUNDARY, names)
+
+
+def _document(file: Path, names: Names) -> dict[str, Any]:
+    document: dict[str, Any] = _filled(json.loads(file.read_text()), names)
+    # IAM rejects an empty list of resources.
+    return {**document, "Statement": [each for each in document["Statement"] if each["Resource"]]}
+
+
+def _filled(value: Any, names: Names) -> Any:
+    """The value without placeholders. A list with one placeholder can become a list of several texts."""
+    if isinstance(value, str):
+        return re.sub(r"<([A-Z_]+)>", lambda found: str(getattr(names, found[1].lower())), value)
+    if isinstance(value, dict):
+        return {key: _filled(each, names) for key, each in value.items()}
+    if value in (["<PRINCIPALS>"], ["<DATA>"]):
+        return list(getattr(names, value[0].strip("<>").lower()))
+    return [_filled(each, names) for each in value]

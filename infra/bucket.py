@@ -13,6 +13,9 @@ ABORTED_UPLOADS_DAYS = 7
 
 @dataclass(frozen=True)
 class BucketArgs:
+    """The name of the bucket is `name` and seven digits: bootstrap/deployer/ gives access by this name."""
+
+    name: str
     key_arn: pulumi.Input[str]
     retain: bool
 
@@ -24,10 +27,11 @@ class Bucket(pulumi.ComponentResource):
         super().__init__("paddle:infra:Bucket", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
         self.bucket = aws.s3.Bucket(
-            name,
+            args.name,
             # Destroy also deletes all objects and their versions.
             force_destroy=not args.retain,
-            opts=pulumi.ResourceOptions(parent=self, protect=args.retain),
+            # The alias is the logical name of earlier versions. Such a bucket also keeps its name in AWS.
+            opts=pulumi.ResourceOptions(parent=self, protect=args.retain, aliases=[pulumi.Alias(name=name)]),
         )
         versioning = aws.s3.BucketVersioning(
             f"{name}-versioning",

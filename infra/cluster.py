@@ -12,6 +12,7 @@ import yaml
 
 from infra.addon import addon
 from infra.iam import allow, assumed_by, document
+from infra.limited_role import limited_role
 from infra.naming import prefix
 from infra.network import Network
 from infra.pause import addon_options
@@ -82,6 +83,7 @@ class ClusterArgs:
 class Cluster(pulumi.ComponentResource):
     """`kubernetes` is the provider of all objects in the cluster. `before_nodes` must outlive the nodes."""
 
+    settings: Settings
     cluster: aws.eks.Cluster
     before_nodes: Sequence[pulumi.Resource]
     worker_group: aws.ec2.SecurityGroup
@@ -96,6 +98,7 @@ class Cluster(pulumi.ComponentResource):
         super().__init__("paddle:infra:Cluster", name, None, opts)
         self._prefix, self._args = prefix(name, "cluster"), args
         settings, network = args.settings, args.network
+        self.settings = settings
         child = pulumi.ResourceOptions(parent=self)
         cluster_name = settings.cluster_name
         subnet_ids = [subnet.id for subnet in network.worker_subnets]
@@ -281,11 +284,7 @@ class Cluster(pulumi.ComponentResource):
     def _role(
         self, name: str, service: str, policies: Sequence[str]
     ) -> tuple[aws.iam.Role, list[aws.iam.RolePolicyAttachment]]:
-        role = aws.iam.Role(
-            f"{self._prefix}{name}-role",
-            assume_role_policy=assumed_by(service),
-            opts=pulumi.ResourceOptions(parent=self),
-        )
+        role = limited_role(f"{self._prefix}{name}-role", self.settings, assumed_by(service), self)
         return role, [
             aws.iam.RolePolicyAttachment(
                 f"{self._prefix}{name}-{policy}",

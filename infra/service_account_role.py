@@ -8,6 +8,7 @@ import pulumi_aws as aws
 
 from infra.cluster import Cluster
 from infra.iam import Statement, assumed_by_service_account, document
+from infra.limited_role import limited_role
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class ServiceAccountRole(pulumi.ComponentResource):
         trust = assumed_by_service_account(
             cluster.identity_provider.arn, cluster.issuer, f"system:serviceaccount:{args.account}"
         )
-        role = aws.iam.Role(f"{name}-role", assume_role_policy=trust, opts=child)
+        role = limited_role(f"{name}-role", cluster.settings, trust, self)
         self.arn = role.arn
         self.ready = [
             aws.iam.RolePolicyAttachment(f"{name}-policy", role=role.name, policy_arn=args.managed_policy, opts=child)

@@ -35,8 +35,9 @@ def model_folder(model: str) -> str:
 def next_steps(steps: Mapping[str, str], sandbox_command: str) -> list[str]:
     """The commands in the output `nextSteps`, each as it works in the sandbox."""
     # The endpoint of the emulated EKS is not a Kubernetes API. `run` selects the cluster of the sandbox instead.
-    here = {**steps, "useCluster": "kubectl get pods --all-namespaces"} if "useCluster" in steps else steps
-    return [line for name, command in here.items() for line in (f"  {name}:", f"    {sandbox_command} run {command}")]
+    replaced = {"useCluster": "run kubectl get pods --all-namespaces", "deleteStackAndData": "down"}
+    here = {name: replaced.get(name, f"run {command}") for name, command in steps.items()}
+    return [line for name, command in here.items() for line in (f"  {name}:", f"    {sandbox_command} {command}")]
 
 
 def text(sections: Mapping[str, Sequence[str]]) -> str:

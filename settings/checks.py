@@ -264,6 +264,11 @@ def _people(s: Settings) -> Problems:
             hint = "the ARN of the role of this session" if ":assumed-role/" in arn else "an ARN"
             why = "is not the ARN of an IAM role or user"
             yield Problem("admins", arn, why, f"Write {hint}, such as arn:aws:iam::123456789012:role/admin")
+    boundary = s.permissions_boundary
+    if boundary and not re.fullmatch(r"arn:aws[a-z-]*:iam::(\d{12}|aws):policy/[\w+=,.@/-]+", boundary):
+        why = "is not the ARN of an IAM policy"
+        instead = "Write one, such as arn:aws:iam::123456789012:policy/paddle-boundary-dev, or leave it empty"
+        yield Problem("permissionsBoundary", boundary, why, instead)
     if len(set(s.admins)) != len(s.admins):
         yield Problem("admins", s.admins, "contains an ARN twice", "Write each ARN once")
     if s.ssh_public_key:
@@ -480,6 +485,15 @@ def _images_in_china(s: Settings, region: RegionSupport) -> Problems:
             yield Problem(key, image, why, f"Write the address of a copy, for example in Amazon ECR of {s.region}")
 
 
+def _images_without_digest(s: Settings, region: RegionSupport) -> Problems:
+    if not s.retain_data:
+        return
+    for key, image in s.used_images.items():
+        if "@" not in image:
+            why = "has no digest, so its owner can replace it by another image"
+            yield Problem(key, image, why, f"Write {image}@sha256: and the digest that its registry shows")
+
+
 def registry_of(image: str) -> str:
     """The host of an image's registry. Without a host, it is Docker Hub."""
     host, slash, _ = image.partition("/")
@@ -507,4 +521,8 @@ def _services(s: Settings, region: RegionSupport) -> Problems:
 
 
 REGION_RULES: tuple[Callable[[Settings, RegionSupport], Problems], ...] = (_zones, _instance_types, _quotas, _budget)
-WARNINGS: tuple[Callable[[Settings, RegionSupport], Problems], ...] = (_services, _images_in_china)
+WARNINGS: tuple[Callable[[Settings, RegionSupport], Problems], ...] = (
+    _services,
+    _images_in_china,
+    _images_without_digest,
+)

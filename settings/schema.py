@@ -28,6 +28,9 @@ DEFAULT_ZONES = 2
 NODES_PER_GROUP = 450
 KUBERNETES_VERSION = r"1\.\d\d"
 
+# S3 allows 63 characters. "paddle-", and the hyphen and the seven digits that Pulumi adds, need 15 of them.
+BUCKET_STACK_LENGTH = 40
+
 NatGateways = Literal["none", "single", "perZone"]
 Capacity = Literal["onDemand", "spot"]
 Driver = Literal["nfs", "efsCsi"]
@@ -156,6 +159,7 @@ class Settings:
     control_plane_logs: tuple[LogType, ...]
     api_access_cidrs: tuple[str, ...]
     admins: tuple[str, ...]
+    permissions_boundary: str
     workers: Workers
     ssh_public_key: str
     trainers: int
@@ -216,6 +220,17 @@ class Settings:
     @property
     def region(self) -> str:
         return str(self.aws.get("region", ""))
+
+    @property
+    def role_path(self) -> str:
+        """The IAM path of all roles of the stack. The deployer policies allow only this path."""
+        return f"/paddle/{self.stack}/"
+
+    @property
+    def bucket_name(self) -> str:
+        """The name of the bucket. Pulumi adds a hyphen and seven digits. The deployer policies allow only this name."""
+        stack = re.sub(r"[^a-z0-9-]", "-", self.stack.lower())
+        return f"paddle-{stack[:BUCKET_STACK_LENGTH]}"
 
     @property
     def log_group(self) -> str:

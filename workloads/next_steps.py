@@ -9,7 +9,7 @@ from settings.schema import Settings
 
 
 def next_steps(settings: Settings, model: pulumi.Input[str]) -> dict[str, pulumi.Input[str]]:
-    """Commands to connect kubectl, to follow the training and to download the model."""
+    """Commands to connect kubectl, to follow the training, to download the model and to delete everything."""
     job, credentials = settings.job, cli_credentials(settings.aws)
     steps: dict[str, pulumi.Input[str]] = {
         "useCluster": shlex.join(
@@ -25,6 +25,8 @@ def next_steps(settings: Settings, model: pulumi.Input[str]) -> dict[str, pulumi
             f"--max-log-requests {settings.trainers}"
         ),
     }
+    if not settings.retain_data:
+        steps["deleteStackAndData"] = "pulumi destroy  # deletes the file system and the bucket, with all models"
     if settings.export.enabled:
         copy = f" ./model --recursive --region {settings.region}"
         steps["fetchModel"] = pulumi.Output.concat("aws s3 cp ", model, copy)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from bootstrap.policies import PARTS, Names, deployer_policy
+from tests.iam_evaluator import Request, permitted, resource_types
 
 PROJECT = Path(__file__).resolve().parents[2]
 ACCOUNT = "123456789012"
@@ -55,6 +55,9 @@ TAGGING = {
     "CreateRole": "iam:TagRole",
     "CreateOpenIDConnectProvider": "iam:TagOpenIDConnectProvider",
 }
+# The tags in the conditions of the policies.
+TAGS = ("project", "stack")
+OURS = {"project": "paddle-on-aws", "stack": "dev"}
 PASSED_ROLES = {"roleArn": "eks", "nodeRole": "ec2", "serviceAccountRoleArn": "eks"}
 EC2_KINDS = {
     "eipalloc": "elastic-ip",
@@ -69,8 +72,8 @@ EC2_KINDS = {
     "vpc": "vpc",
     "vpce": "vpc-endpoint",
 }
-# KMS and EFS set the tags in the call that creates a key or a file system.
-BORN_TAGGED = ("kms", "elasticfilesystem")
+# KMS, EFS and SNS set the tags in the call that creates a key, a file system or a topic.
+BORN_TAGGED = ("kms", "elasticfilesystem", "sns")
 EKS_PARTS = {"nodegroupName": "nodegroup", "addonName": "addon", "principalArn": "access-entry"}
 
 
@@ -95,31 +98,37 @@ def reasons() -> Mapping[str, str]:
 
 
 def allowed(statements: Sequence[Mapping[str, Any]], need: Need) -> bool:
-    return any(
-        need.action in statement["Action"]
-        and (need.resource is None or any(fnmatchcase(need.resource, arn) for arn in _listed(statement["Resource"])))
-        and all(_holds(operator, keys, need) for operator, keys in statement.get("Condition", {}).items())
-        for statement in statements
-    )
+    if need.resource is None:
+        # The policies must allow the action on some resource.
+        statements = [{**each, "Resource": "*"} for each in statements]
+    return permitted(statements, Request(need.action, need.resource or "*", need.context))
 
 
-def _holds(operator: str, keys: Mapping[str, Any], need: Need) -> bool:
-    for key, wanted in keys.items():
-        if key not in need.context:
-            return False
-        given = _listed(need.context[key])
-        if not all(any(fnmatchcase(each, pattern) for pattern in _listed(wanted)) for each in given):
-            return False
-        if operator not in ("StringEquals", "ArnEquals", "ForAllValues:StringEquals"):
-            return False
-    return True
+@dataclass(frozen=True)
+class Role:
+    """What the conditions for calls that name a role depend on."""
+
+    arn: str
+    boundary: str
 
 
-def _listed(value: Any) -> list[str]:
-    return [value] if isinstance(value, str) else list(value)
+def roles_of(calls: Sequence[Mapping[str, Any]]) -> Mapping[str, Role]:
+    """The roles that these calls create, by their names."""
+    made = [call["parameters"] for call in calls if call["operation"] == "CreateRole"]
+    return {
+        each["RoleName"]: Role(
+            f"arn:aws:iam::{ACCOUNT}:role{each.get('Path', '/')}{each['RoleName']}", each.get("PermissionsBoundary", "")
+        )
+        for each in made
+    }
 
 
-def needs(call: Mapping[str, Any]) -> Iterator[Need]:
+def _about(key: str, tags: Mapping[str, str]) -> dict[str, Any]:
+    """Values of aws:ResourceTag or aws:RequestTag."""
+    return {f"aws:{key}/{tag}": tags[tag] for tag in TAGS if tag in tags}
+
+
+def needs(call: Mapping[str, Any], roles: Mapping[str, Role]) -> Iterator[Need]:
     """The permissions that a call needs."""
     service, operation, parameters = call["service"], call["operation"], call["parameters"]
     name = f"{service}:{operation}"
@@ -127,16 +136,22 @@ def needs(call: Mapping[str, Any]) -> Iterator[Need]:
         yield from _ec2_needs(call)
         return
     tags = _tags(parameters)
-    context: dict[str, Any] = {"aws:RequestTag/project": tags["project"]} if "project" in tags else {}
-    if service in BORN_TAGGED and not operation.startswith(("CreateKey", "CreateFileSystem")):
-        context["aws:ResourceTag/project"] = "paddle-on-aws"
+    context = _about("RequestTag", tags)
+    if service in BORN_TAGGED and not operation.startswith(("CreateKey", "CreateFileSystem", "CreateTopic")):
+        context |= _about("ResourceTag", OURS)
+    if "OpenIDConnectProviderArn" in parameters:
+        context |= _about("ResourceTag", OURS)
+    if named := roles.get(parameters.get("RoleName", "")):
+        context["iam:PermissionsBoundary"] = parameters.get("PermissionsBoundary") or named.boundary
+    if "principalArn" in parameters:
+        context["eks:principalArn"] = parameters["principalArn"]
     if "PolicyArn" in parameters:
         context["iam:PolicyARN"] = parameters["PolicyArn"]
     if operation == "ChangeResourceRecordSets":
         changes = parameters["ChangeBatch"]["Changes"]
         names = [change["ResourceRecordSet"]["Name"].rstrip(".") for change in changes]
         context["route53:ChangeResourceRecordSetsNormalizedRecordNames"] = names
-    resources = list(_arns(call))
+    resources = list(_arns(call, roles))
     for action in ACTIONS.get(name, (name,)):
         yield from (Need(action, arn, context) for arn in resources)
     if operation.startswith("Create") and tags and (tag := TAGGING.get(operation) or TAGGING.get(service)):
@@ -145,7 +160,7 @@ def needs(call: Mapping[str, Any]) -> Iterator[Need]:
     for config in parameters.get("encryptionConfig", []):
         # EKS checks both with the identity of the caller, and does not support kms:GrantIsForAWSResource.
         for action in ("kms:DescribeKey", "kms:CreateGrant"):
-            yield Need(action, config["provider"]["keyArn"], {"aws:ResourceTag/project": "paddle-on-aws"})
+            yield Need(action, config["provider"]["keyArn"], _about("ResourceTag", OURS))
     if operation == "CreateNodegroup":
         # EKS reads its service-linked role with the identity of the caller.
         role = "aws-service-role/eks-nodegroup.amazonaws.com/AWSServiceRoleForAmazonEKSNodegroup"
@@ -166,17 +181,18 @@ def _ec2_needs(call: Mapping[str, Any]) -> Iterator[Need]:
     made = {spec["ResourceType"]: _tags(spec) for spec in call["parameters"].get("TagSpecifications", [])}
     context: dict[str, Any] = {}
     for kind, tags in made.items():
-        context = {"aws:RequestTag/project": tags["project"]} if "project" in tags else {}
+        context = _about("RequestTag", tags)
         yield Need(action, f"{own}{kind}/new", context)
         yield Need("ec2:CreateTags", f"{own}{kind}/new", {**context, "ec2:CreateAction": operation})
     met = False
     for identity, tags in call["tags"].items():
-        if kind := EC2_KINDS.get(identity.rpartition("-")[0]):
+        kind = EC2_KINDS.get(identity.rpartition("-")[0])
+        # A launch template names security groups, but AWS checks them only when instances start.
+        if kind in resource_types(action):
             met = True
-            theirs = {"aws:ResourceTag/project": tags["project"]} if "project" in tags else {}
-            yield Need(action, f"{own}{kind}/{identity}", {**context, **theirs})
+            yield Need(action, f"{own}{kind}/{identity}", {**context, **_about("ResourceTag", tags)})
     if not met and not made:
-        yield Need(action, None, {"aws:ResourceTag/project": "paddle-on-aws"})
+        yield Need(action, None, _about("ResourceTag", OURS))
 
 
 def _tags(parameters: Mapping[str, Any]) -> Mapping[str, str]:
@@ -187,7 +203,7 @@ def _tags(parameters: Mapping[str, Any]) -> Mapping[str, str]:
     return {tag.get("Key") or tag["TagKey"]: tag.get("Value") or tag.get("TagValue", "") for tag in given}
 
 
-def _arns(call: Mapping[str, Any]) -> Iterator[str]:
+def _arns(call: Mapping[str, Any], roles: Mapping[str, Role]) -> Iterator[str]:
     """The ARNs of the resources that a call uses."""
     service, operation, region, p = call["service"], call["operation"], call["region"], call["parameters"]
     here = f"arn:aws:{service}:{region}:{ACCOUNT}:"
@@ -197,7 +213,7 @@ def _arns(call: Mapping[str, Any]) -> Iterator[str]:
             return
     if service == "iam":
         host = p.get("Url", "").removeprefix("https://")
-        yield f"arn:aws:iam::{ACCOUNT}:" + (f"role/{p['RoleName']}" if "RoleName" in p else f"oidc-provider/{host}")
+        yield roles[p["RoleName"]].arn if "RoleName" in p else f"arn:aws:iam::{ACCOUNT}:oidc-provider/{host}"
     elif service == "eks" and operation == "DescribeAddonVersions":
         yield "*"
     elif service == "eks":

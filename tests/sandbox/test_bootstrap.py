@@ -13,12 +13,13 @@ from typing import Any
 import boto3
 import pytest
 
+from bootstrap.policies import PARTS
 from sandbox.paths import CHECKOUT
 from tests.sandbox.aws_part import AwsPart, aws_part
 from tests.sandbox.deployer import ACCOUNT, Need, allowed
 from tests.sandbox.inventory import inventory
 
-REGION, ALIAS = "us-west-2", "alias/pulumi-state"
+REGION, ALIAS = "us-west-2", "alias/paddle-state-dev"
 OPERATIONS = ("CopyObject", "DeleteObject", "GetObject", "HeadObject", "ListObjectsV2", "PutObject")
 SETTINGS = {
     "aws:region": REGION,
@@ -79,10 +80,12 @@ class Account:
         document = iam.get_policy_version(PolicyArn=arn, VersionId=version)["PolicyVersion"]["Document"]
         return list(document["Statement"])
 
-    def as_user(self, key: str) -> dict[str, str]:
-        """The environment in which the engine uses the bucket with this access key."""
+    def as_user(
+        self, key: str, folder: str = f"/dev?region={REGION}&ssetype=aws:kms&kmskeyid={ALIAS}"
+    ) -> dict[str, str]:
+        """The environment in which the engine uses the bucket with this access key. By default, the state of dev."""
         return {
-            "PULUMI_BACKEND_URL": f"{self.outputs()['PULUMI_BACKEND_URL']}&use_path_style=true",
+            "PULUMI_BACKEND_URL": f"s3://{self.outputs()['STATE_BUCKET']}{folder}&use_path_style=true",
             "AWS_ENDPOINT_URL": self.part.endpoint,
             "AWS_ACCESS_KEY_ID": key,
             "AWS_SECRET_ACCESS_KEY": "x",
@@ -101,8 +104,12 @@ class Account:
                 found.append(Need(f"kms:{operation}", secret))
                 continue
             file = f"arn:aws:s3:::{given['Bucket']}/{given.get('Key', '')}"
+            if operation in ("PutObject", "CopyObject"):
+                # Otherwise the object would be encrypted with the key that all stacks share.
+                assert (given.get("ServerSideEncryption"), given.get("SSEKMSKeyId")) == ("aws:kms", ALIAS), given
             if operation == "ListObjectsV2":
-                found.append(Need("s3:ListBucket", f"arn:aws:s3:::{given['Bucket']}"))
+                prefix = {"s3:prefix": given["Prefix"]}
+                found.append(Need("s3:ListBucket", f"arn:aws:s3:::{given['Bucket']}", prefix))
             if operation in ("GetObject", "HeadObject"):
                 found += [Need("s3:GetObject", file), Need("kms:Decrypt", secret)]
             if operation in ("PutObject", "CopyObject"):
@@ -146,7 +153,7 @@ def test_a_stack_uses_the_state_and_each_role_has_only_the_permissions_it_needs(
     """An administrator creates a stack with a secret. The other roles deploy and preview it."""
     out = account.outputs()
     maker, deployer, previewer = map(account.as_user, ("maker", "deployer", "previewer"))
-    init = ("stack", "init", "dev", "--secrets-provider", out["PULUMI_SECRETS_PROVIDER"])
+    init = ("stack", "init", "dev", "--secrets-provider", f"awskms://{ALIAS}?region={REGION}")
     account.succeed(*init, folder="stack", **maker)
     account.succeed("config", "set", "--secret", "word", "hush", folder="stack", **maker)
     account.succeed("up", "--yes", folder="stack", **deployer)
@@ -158,10 +165,10 @@ def test_a_stack_uses_the_state_and_each_role_has_only_the_permissions_it_needs(
 
     attached = account.client("iam").list_attached_role_policies(RoleName="paddle-deploy-dev")["AttachedPolicies"]
     by_name = {each["PolicyName"]: each["PolicyArn"] for each in attached}
-    assert set(by_name) == {f"paddle-deploy-dev-{part}" for part in ("cluster", "data", "network", "state")}
+    assert set(by_name) == {f"paddle-deploy-dev-{part}" for part in (*PARTS, "state")}
     of_user = account.client("iam").list_attached_user_policies(UserName="me")["AttachedPolicies"]
     assert {each["PolicyArn"] for each in of_user} == set(by_name.values())
-    preview = out["PREVIEW_ROLE"].rpartition("/")[2]
+    preview = f"{out['PREVIEW_ROLE'].rpartition('/')[2]}dev"
     of_state = {
         "deployer": account.managed_policy(by_name["paddle-deploy-dev-state"]),
         "previewer": [each for each in account.inline_policy(preview) if not each["Sid"].startswith("Ask")],
@@ -178,7 +185,7 @@ def test_a_stack_uses_the_state_and_each_role_has_only_the_permissions_it_needs(
 
 def test_the_bootstrap_state_moves_into_the_bucket_and_back_and_destroy_removes_all(account: Account) -> None:
     """The steps of bootstrap/README.md, in the same order."""
-    inside, file = account.as_user("administrator"), str(account.folder / "account.json")
+    inside, file = account.as_user("administrator", f"?region={REGION}"), str(account.folder / "account.json")
     account.succeed("stack", "export", "--file", file)
     account.succeed("stack", "init", "account", **inside)
     account.succeed("stack", "import", "--file", file, **inside)
@@ -191,7 +198,7 @@ def test_the_bootstrap_state_moves_into_the_bucket_and_back_and_destroy_removes_
     assert refused.returncode != 0
     assert "protected" in refused.stdout
     account.succeed("state", "unprotect", "--all", "--yes")
-    s3, bucket = account.client("s3"), account.outputs()["PULUMI_BACKEND_URL"].removeprefix("s3://").partition("?")[0]
+    s3, bucket = account.client("s3"), account.outputs()["STATE_BUCKET"]
     held = s3.list_object_versions(Bucket=bucket)
     entries = [*held.get("Versions", ()), *held.get("DeleteMarkers", ())]
     assert {entry["Key"] for entry in entries} >= {".pulumi/stacks/paddle-on-aws-bootstrap/account.json"}

@@ -8,12 +8,13 @@ from typing import Any
 import boto3
 import pytest
 
-from bootstrap.policies import PARTS, Names, deployer_policy
+from bootstrap.policies import PARTS, Names, boundary_name, boundary_policy, deployer_policy
 from tests.sandbox.aws_part import AWS_PART, AwsPart, aws_part
-from tests.sandbox.deployer import ACCOUNT, Need, allowed, needs, policies, reasons
+from tests.sandbox.deployer import ACCOUNT, Need, allowed, needs, policies, reasons, roles_of
 
 REGION, CLUSTER = "us-west-2", "paddle-cluster"
-NAMES = Names(ACCOUNT, CLUSTER, "amazonaws.com", "aws", REGION, "dev", "paddle")
+ADMIN = f"arn:aws:iam::{ACCOUNT}:role/admin"
+NAMES = Names(ACCOUNT, CLUSTER, "amazonaws.com", "aws", REGION, "dev", "paddle", (ADMIN,))
 OURS = "paddle-on-aws:"
 BEFORE: dict[str, Any] = {
     "aws:region": REGION,
@@ -23,7 +24,8 @@ BEFORE: dict[str, Any] = {
     f"{OURS}controlPlaneLogs": ["audit", "authenticator"],
     f"{OURS}sshPublicKey": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
     f"{OURS}storage": {"driver": "efsCsi"},
-    f"{OURS}admins": ["arn:aws:iam::123456789012:role/admin"],
+    f"{OURS}admins": [ADMIN],
+    f"{OURS}permissionsBoundary": f"arn:aws:iam::{ACCOUNT}:policy/{boundary_name('dev')}",
     f"{OURS}data": {"source": "s3://datasets/words.tar"},
     f"{OURS}notify": {"email": "team@example.com", "monthlyBudget": 400},
     f"{OURS}tags": {"team": "nlp", "shift": "day"},
@@ -45,9 +47,9 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     """Every AWS call of the deployer from an empty account to an empty account."""
     with aws_part(tmp_path_factory.mktemp("deployer"), "dev") as part:
         strangers = {"endpoint_url": part.endpoint, "aws_access_key_id": "stranger", "aws_secret_access_key": "x"}
-        boto3.client("iam", region_name=REGION, **strangers).create_role(
-            RoleName="admin", AssumeRolePolicyDocument="{}"
-        )
+        iam = boto3.client("iam", region_name=REGION, **strangers)
+        iam.create_role(RoleName="admin", AssumeRolePolicyDocument="{}")
+        iam.create_policy(PolicyName=boundary_name("dev"), PolicyDocument=json.dumps(boundary_policy(NAMES)))
         for config in (BEFORE, AFTER):
             part.set(config)
             _succeed(part, "up", "--yes", "--skip-preview", *AWS_PART)
@@ -66,7 +68,8 @@ def _succeed(part: AwsPart, *arguments: str) -> None:
 
 @pytest.fixture(scope="module")
 def needed(calls: list[Any]) -> list[Need]:
-    found = {repr(need): need for call in calls for need in needs(call)}
+    roles = roles_of(calls)
+    found = {repr(need): need for call in calls for need in needs(call, roles)}
     return list(found.values())
 
 
@@ -128,10 +131,12 @@ def test_no_action_has_a_wildcard_and_resources_are_narrow_where_aws_allows_it()
     assert not [s["Sid"] for s in statements if "NotAction" in s or "NotResource" in s or s["Effect"] != "Allow"]
     everything = {s["Sid"] for s in statements if s["Resource"] == "*"}
     look = {"AddonVersionsLook", "ClusterLogsLook", "NetworkLook", "KeyLook", "QuotaDefaultsLook"}
-    assert everything == look | {"KeyMake", "FileSystemMake", "Subscriptions", "ZoneMake"}
+    assert everything == look | {"KeyMake", "KeyTagNew", "FileSystemMake", "Subscriptions", "ZoneMake"}
 
 
 def test_each_policy_fits_into_a_managed_policy() -> None:
-    longest = Names(ACCOUNT, "c" * 100, "amazonaws.com", "aws-us-gov", "ap-southeast-1", "s" * 40, "z" * 60)
-    for part in PARTS:
-        assert len(json.dumps(deployer_policy(part, longest), separators=(",", ":"))) <= 6144, part
+    stack, people, data = "s" * 40, ("p" * 90,) * 4, ("d" * 80,) * 2
+    longest = Names(ACCOUNT, "c" * 100, "amazonaws.com", "aws-us-gov", "ap-southeast-1", stack, "z" * 60, people, data)
+    documents = {part: deployer_policy(part, longest) for part in PARTS} | {"boundary": boundary_policy(longest)}
+    for name, document in documents.items():
+        assert len(json.dumps(document, separators=(",", ":"))) <= 6144, name

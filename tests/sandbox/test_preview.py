@@ -175,13 +175,13 @@ def test_the_preview_role_has_only_the_permissions_of_a_preview(project: Project
     file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), "config": settings}))
     project.succeed("pulumi", "up", *stack, "--yes", "--skip-preview", folder="bootstrap")
     outputs = json.loads(project.succeed("pulumi", "stack", "output", *stack, "--json", folder="bootstrap"))
-    role = outputs["PREVIEW_ROLE"].rpartition("/")[2]
+    role = f"{outputs['PREVIEW_ROLE'].rpartition('/')[2]}dev"
     (name,) = iam.list_role_policies(RoleName=role)["PolicyNames"]
     statements = iam.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"]["Statement"]
 
     before = len(project.part.calls())
     project.preview("Pulumi.dev.yaml")
-    wanted: list[Any] = [need for call in project.part.calls()[before:] for need in needs(call)]
+    wanted: list[Any] = [need for call in project.part.calls()[before:] for need in needs(call, {})]
     assert [need for need in wanted if not allowed(statements, need)] == []
     given = {action for statement in statements for action in statement["Action"] if action[:3] not in ("s3:", "kms")}
     assert given == {need.action for need in wanted}, "allowed, but no preview needs it"

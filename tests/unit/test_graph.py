@@ -107,7 +107,7 @@ def test_retain_data_protects_the_data_from_destroy(program: RunStack) -> None:
     for retain in (True, False):
         graph = program({"retainData": retain})
         bucket = graph.one("aws:s3/bucket:Bucket")
-        assert {r.name for r in graph.resources.values() if r.protect} == ({*kept, "bucket"} if retain else set())
+        assert {r.name for r in graph.resources.values() if r.protect} == ({*kept, "paddle-dev"} if retain else set())
         assert bucket.inputs["forceDestroy"] is not retain
         assert graph.named("key").inputs["deletionWindowInDays"] == (30 if retain else 7)
 

@@ -18,7 +18,7 @@ RULES = (
 )
 ADMIN = "arn:aws:iam::123456789012:role/admin"
 KEY_ARN = f"arn:aws:mock:us-west-2:{ACCOUNT}:key"
-BUCKET_ARN = f"arn:aws:mock:us-west-2:{ACCOUNT}:bucket"
+BUCKET_ARN = f"arn:aws:mock:us-west-2:{ACCOUNT}:paddle-dev"
 EFS_ARN = f"arn:aws:mock:us-west-2:{ACCOUNT}:efs"
 ISSUER = "oidc.eks.example.amazonaws.com/id/ABCDEF"
 USE = [

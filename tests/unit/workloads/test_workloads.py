@@ -281,7 +281,7 @@ def test_without_export_the_model_stays_on_the_volume(program: RunStack) -> None
     graph = program({"export": {"enabled": False}})
     assert [job.name for job in graph.all(JOB)] == ["paddle-data", "paddle-cluster-job"]
     assert graph.outputs["model"] == "efs-id:/paddle-cluster-job/output/pass-00004/"
-    assert set(graph.outputs["nextSteps"]) == {"useCluster", "followTraining"}
+    assert set(graph.outputs["nextSteps"]) == {"useCluster", "followTraining", "deleteStackAndData"}
 
 
 def test_data_from_s3_is_fetched_with_a_separate_role(program: RunStack) -> None:
@@ -432,6 +432,12 @@ def test_a_spec_can_be_built_without_pulumi() -> None:
     args = TrainingJobArgs(settings, "default", volume, data, "4096Mi")  # type: ignore[arg-type]
     spec = training_job_spec(args, "account", {"name": "scripts"})
     assert json.loads(json.dumps(spec))["template"]["metadata"]["annotations"] == {"paddle-on-aws/after": "paddle-data"}
+
+
+def test_next_steps_say_what_destroy_deletes(program: RunStack) -> None:
+    command, _, warning = program().outputs["nextSteps"]["deleteStackAndData"].partition("  # ")
+    assert (command, warning) == ("pulumi destroy", "deletes the file system and the bucket, with all models")
+    assert "deleteStackAndData" not in program({"retainData": True}).outputs["nextSteps"], "its data is protected"
 
 
 def test_next_steps_can_be_pasted() -> None:

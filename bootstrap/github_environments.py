@@ -1,0 +1,128 @@
+"""Creates the protected GitHub environments of the stacks: `python -m bootstrap.github_environments OWNER/NAME dev`.
+
+A deployment of a stack waits until one of the reviewers approves it, and only the branch `main` can deploy.
+The token in GITHUB_TOKEN needs the right to administer the repository.
+"""
+
+import argparse
+import json
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+BRANCH = "main"
+SECONDS = 30
+NO_PLAN = (
+    "GitHub did not accept required reviewers. For private repositories they need the Enterprise plan. "
+    "Protect the branch main with required reviews instead, and run this command with --no-reviewers."
+)
+
+
+class RefusedError(Exception):
+    """GitHub refused a request. The message is one line for the user."""
+
+
+@dataclass(frozen=True)
+class GitHub:
+    api: str
+    repository: str
+    token: str
+
+    def protect(self, environment: str, reviewers: Sequence[int]) -> None:
+        """Create the environment or replace its protection, and check what GitHub stored."""
+        path = f"/repos/{self.repository}/environments/{environment}"
+        wanted = {
+            "prevent_self_review": bool(reviewers),
+            "reviewers": [{"type": "User", "id": each} for each in reviewers],
+            "deployment_branch_policy": {"protected_branches": False, "custom_branch_policies": True},
+        }
+        try:
+            self._ask("PUT", path, wanted)
+        except urllib.error.HTTPError as error:
+            if error.code == 422 and reviewers:
+                raise RefusedError(f"{environment}: {NO_PLAN} ({_message(error)})") from None
+            raise
+        branches = self._ask("GET", f"{path}/deployment-branch-policies")["branch_policies"]
+        for each in branches:
+            if each["name"] != BRANCH:
+                self._ask("DELETE", f"{path}/deployment-branch-policies/{each['id']}")
+        if BRANCH not in [each["name"] for each in branches]:
+            self._ask("POST", f"{path}/deployment-branch-policies", {"name": BRANCH})
+        rules = {rule["type"]: rule for rule in self._ask("GET", path)["protection_rules"]}
+        review = rules.get("required_reviewers", {})
+        stored = {each["reviewer"]["id"] for each in review.get("reviewers", ())}
+        if stored != set(reviewers) or (reviewers and not review.get("prevent_self_review")):
+            raise RefusedError(f"{environment}: {NO_PLAN}")
+        if "branch_policy" not in rules:
+            raise RefusedError(
+                f"{environment}: GitHub did not limit the branches. For private repositories this needs a paid plan."
+            )
+
+    def user(self, login: str) -> int:
+        """The number of a user."""
+        try:
+            return int(self._ask("GET", f"/users/{login}")["id"])
+        except urllib.error.HTTPError as error:
+            if error.code == 404:
+                raise RefusedError(f'--reviewer: "{login}" is not a user of GitHub. Write a login name.') from None
+            raise
+
+    def _ask(self, method: str, path: str, content: object = None) -> Any:
+        request = urllib.request.Request(
+            self.api + path,
+            method=method,
+            data=None if content is None else json.dumps(content).encode(),
+            headers={
+                "Accept": "application/vnd.github+json",
+                "Authorization": f"Bearer {self.token}",
+                "Content-Type": "application/json",
+                "X-GitHub-Api-Version": "2022-11-28",
+            },
+        )
+        with urllib.request.urlopen(request, timeout=SECONDS) as reply:
+            return json.loads(reply.read() or b"null")
+
+
+def _message(error: urllib.error.HTTPError) -> str:
+    return error.read().decode(errors="replace")[:300]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bootstrap.github_environments", description=__doc__)
+    parser.add_argument("repository", help="OWNER/NAME")
+    parser.add_argument("stacks", nargs="+", help="the stacks; each gets an environment of the same name")
+    who = parser.add_mutually_exclusive_group(required=True)
+    who.add_argument(
+        "--reviewer", action="append", default=[], metavar="LOGIN", help="a user who may approve; up to six"
+    )
+    who.add_argument("--no-reviewers", action="store_true", help="deploy without approval")
+    given = parser.parse_args()
+    if len(given.reviewer) == 1:
+        print("Note: nobody can approve their own deployment. With one reviewer, somebody else must start it.")
+    token = os.environ.get("GITHUB_TOKEN")
+    if not token:
+        raise SystemExit('GITHUB_TOKEN is not set. Run: export GITHUB_TOKEN="$(gh auth token)"')
+    github = GitHub(os.environ.get("GITHUB_API_URL", "https://api.github.com"), given.repository, token)
+    try:
+        reviewers = [github.user(login) for login in given.reviewer]
+        for stack in given.stacks:
+            github.protect(stack, reviewers)
+            print(
+                f"{stack}: {'approval by ' + ', '.join(given.reviewer) if reviewers else 'no approval'}, only {BRANCH}"
+            )
+    except RefusedError as error:
+        raise SystemExit(str(error)) from None
+    except urllib.error.HTTPError as error:
+        why = f"{error.code} {_message(error)}"
+        raise SystemExit(
+            f"GitHub refused: {why}. The token must be allowed to administer {given.repository}."
+        ) from None
+    except OSError as error:
+        raise SystemExit(f"Cannot reach GitHub: {error}. Run the command again.") from None
+
+
+if __name__ == "__main__":
+    main()

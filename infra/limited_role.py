@@ -1,0 +1,18 @@
+"""An IAM role as the deployer policies require it: under the path of the stack, with the permissions boundary."""
+
+import pulumi
+import pulumi_aws as aws
+
+from settings.schema import Settings
+
+
+def limited_role(name: str, settings: Settings, trust: pulumi.Input[str], parent: pulumi.Resource) -> aws.iam.Role:
+    """A role of the stack. Without `permissionsBoundary`, only its policies limit it."""
+    return aws.iam.Role(
+        name,
+        path=settings.role_path,
+        permissions_boundary=settings.permissions_boundary or None,
+        assume_role_policy=trust,
+        # A new path would replace the role, and with it the cluster. A role of an earlier version keeps its path.
+        opts=pulumi.ResourceOptions(parent=parent, ignore_changes=["path"]),
+    )
