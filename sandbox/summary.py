@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+# The workers of the sandbox are processes: they have no shell, and no terminal in a pod.
+ONLY_ON_AWS = ("lookIntoVolume", "shellOnWorker")
+
 
 def output_lines(outputs: Mapping[str, Any]) -> list[str]:
     """The outputs of the program. `next_steps` prints the commands."""
@@ -36,7 +39,7 @@ def next_steps(steps: Mapping[str, str], sandbox_command: str) -> list[str]:
     """The commands in the output `nextSteps`, each as it works in the sandbox."""
     # The endpoint of the emulated EKS is not a Kubernetes API. `run` selects the cluster of the sandbox instead.
     replaced = {"useCluster": "run kubectl get pods --all-namespaces", "deleteStackAndData": "down"}
-    here = {name: replaced.get(name, f"run {command}") for name, command in steps.items()}
+    here = {name: replaced.get(name, f"run {command}") for name, command in steps.items() if name not in ONLY_ON_AWS}
     return [line for name, command in here.items() for line in (f"  {name}:", f"    {sandbox_command} {command}")]
 
 

@@ -20,6 +20,7 @@ FOREIGN = {
     "gh": {"api", "auth", "variable"},
     "git": {"clone"},
     "go": {"clean"},
+    "kubectl": None,
     "pip": {"install"},
     "pre-commit": {"install"},
     "rm": None,

@@ -1,7 +1,9 @@
 """The Jobs for given settings, and the functions that build them."""
 
+import dataclasses
 import json
 import re
+import shlex
 from types import SimpleNamespace
 from typing import Any
 
@@ -281,7 +283,10 @@ def test_without_export_the_model_stays_on_the_volume(program: RunStack) -> None
     graph = program({"export": {"enabled": False}})
     assert [job.name for job in graph.all(JOB)] == ["paddle-data", "paddle-cluster-job"]
     assert graph.outputs["model"] == "efs-id:/paddle-cluster-job/output/pass-00004/"
-    assert set(graph.outputs["nextSteps"]) == {"useCluster", "followTraining", "deleteStackAndData"}
+    steps = {"useCluster", "followTraining", "lookIntoVolume", "shellOnWorker", "deleteStackAndData"}
+    assert set(graph.outputs["nextSteps"]) == steps
+    paused = program({"export": {"enabled": False}, "workers": {"count": 0}})
+    assert set(paused.outputs["nextSteps"]) == {"useCluster", "followTraining", "deleteStackAndData"}
 
 
 def test_data_from_s3_is_fetched_with_a_separate_role(program: RunStack) -> None:
@@ -438,6 +443,40 @@ def test_next_steps_say_what_destroy_deletes(program: RunStack) -> None:
     command, _, warning = program().outputs["nextSteps"]["deleteStackAndData"].partition("  # ")
     assert (command, warning) == ("pulumi destroy", "deletes the file system and the bucket, with all models")
     assert "deleteStackAndData" not in program({"retainData": True}).outputs["nextSteps"], "its data is protected"
+
+
+def test_the_volume_can_be_read_in_a_pod_with_its_claim(program: RunStack) -> None:
+    graph = program({"job": {"namespace": "training"}, "export": {"image": "mirror/cli:1"}})
+    *words, overrides = shlex.split(graph.outputs["nextSteps"]["lookIntoVolume"])
+    assert words == [
+        *("kubectl", "--namespace", "training", "run", "look-into-volume", "--rm", "--stdin", "--tty"),
+        *("--restart=Never", "--image=mirror/cli:1"),
+    ]
+    spec = json.loads(overrides.removeprefix("--overrides="))["spec"]
+    assert spec["volumes"][0]["persistentVolumeClaim"] == {
+        "claimName": graph.named("efsvol-claim").inputs["metadata"]["name"]
+    }
+    # kubectl looks for the container with the name of the pod.
+    assert [each["name"] for each in spec["containers"]] == ["look-into-volume"]
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, "--query 'Reservations[0].Instances[0].InstanceId')\""),
+        ({"sshPublicKey": "ssh-ed25519 x"}, "--query 'Reservations[0].Instances[0].PublicDnsName')\""),
+        ({"sshPublicKey": "ssh-ed25519 x", "natGateways": "single"}, "PrivateDnsName"),
+    ],
+)
+def test_a_shell_on_a_worker_uses_the_key_or_session_manager(given: dict[str, str], expected: str) -> None:
+    settings, _ = read({**given, "export": {"enabled": False}})
+    settings = dataclasses.replace(settings, aws={"region": "us-west-2", "profile": "lab"})
+    command = str(next_steps(settings, "")["shellOnWorker"])
+    session = "aws --profile lab ssm start-session --region us-west-2 --target"
+    assert command.startswith("ssh ec2-user@" if given else session)
+    assert "aws --profile lab ec2 describe-instances --region us-west-2" in command
+    assert "Name=tag:Name,Values=paddle-cluster-worker" in command
+    assert expected in command
 
 
 def test_next_steps_can_be_pasted() -> None:
