@@ -441,19 +441,24 @@ def _budget(s: Settings, region: RegionSupport) -> Problems:
 
 
 def _zones(s: Settings, region: RegionSupport) -> Problems:
-    usable = region.zones_for_workers
-    for name in s.availability_zones:
+    with_workers = s.worker_zones(len(s.availability_zones) or DEFAULT_ZONES)
+    for i, name in enumerate(s.availability_zones):
+        usable = region.zones_for_workers if i < with_workers else region.zones_for_cluster
         instead = f"Choose from {', '.join(usable)}"
         if name not in region.zones:
             why = f"is not an availability zone of {s.region} for this account"
             yield Problem("availabilityZones", name, why, instead)
-        elif why := region.why_excluded(name):
-            yield Problem("availabilityZones", name, f"cannot be used: {why}", instead)
-    if len(usable) < DEFAULT_ZONES:
+        elif name not in usable:
+            yield Problem("availabilityZones", name, f"cannot be used: {region.why_excluded(name)}", instead)
+    few_for_workers = len(region.zones_for_workers) < with_workers
+    if few_for_workers or len(region.zones_for_cluster) < DEFAULT_ZONES:
         excluded = "; ".join(why for zone in sorted(region.zones) if (why := region.why_excluded(zone)))
-        why = f"has {len(usable)} usable zones, and EKS needs two. Excluded: {excluded}"
+        counted = (
+            f"{len(region.zones_for_cluster)} zones for EKS and {len(region.zones_for_workers)} of them for workers"
+        )
+        why = f"has {counted}, and the stack needs {DEFAULT_ZONES} and {with_workers}. Excluded: {excluded}"
         instead = "Choose another region"
-        if len(region.zones_for_cluster) >= DEFAULT_ZONES:
+        if few_for_workers and region.known_types:
             instead += ", or other types in workers.instanceTypes"
         yield Problem("aws:region", s.region, why, instead)
 

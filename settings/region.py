@@ -93,11 +93,12 @@ class RegionSupport:
         return tuple(zone for zone in self.zones_for_cluster if not self.not_offered(zone))
 
     def zones_for(self, settings: Settings) -> tuple[str, ...]:
-        """The zones of the stack."""
-        return settings.availability_zones or self.zones_for_workers[:DEFAULT_ZONES]
+        """The zones of the stack. The first ones have workers."""
+        others = tuple(zone for zone in self.zones_for_cluster if zone not in self.zones_for_workers)
+        return settings.availability_zones or (*self.zones_for_workers, *others)[:DEFAULT_ZONES]
 
     def why_excluded(self, zone: str) -> str:
-        """Why the stack cannot use a zone. Empty if it can."""
+        """Why workers cannot use a zone. Empty if they can."""
         if zone not in self.zones_for_cluster:
             return f"{zone} is zone {self.zones[zone]}, where EKS cannot place a control plane"
         if missing := self.not_offered(zone):

@@ -138,8 +138,8 @@ def test_a_region_with_one_usable_zone_is_reported(program: RunStack, monkeypatc
     monkeypatch.setattr("tests.unit.program.ZONES", {"us-west-2": {"us-west-2a": "usw2-az1", "us-west-2b": "usw1-az2"}})
     reported = refusal(program, {})
     assert reported == [
-        'aws:region: "us-west-2" has 1 usable zones, and EKS needs two. Excluded: us-west-2b is zone usw1-az2, where '
-        "EKS cannot place a control plane. Choose another region."
+        'aws:region: "us-west-2" has 1 zones for EKS and 1 of them for workers, and the stack needs 2 and 1. Excluded: '
+        "us-west-2b is zone usw1-az2, where EKS cannot place a control plane. Choose another region."
     ]
 
 
@@ -170,19 +170,31 @@ def test_zones_that_offer_the_instance_types_are_used(
     capacity: str,
 ) -> None:
     monkeypatch.setattr(OFFERED_IN, offered)
-    workers = {"instanceTypes": types, "capacity": capacity}
+    workers = {"instanceTypes": types, "capacity": capacity, "zones": "all"}
     assert zones_of(program({"workers": workers})) == [f"us-west-2{letter}" for letter in zones]
+
+
+def test_only_the_zone_of_the_workers_must_offer_their_types(
+    program: RunStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(OFFERED_IN, {"m6i.large": ["usw2-az3"]})
+    graph = program()
+    assert zones_of(graph) == ["us-west-2c", "us-west-2a"]
+    assert zones_of(program({"availabilityZones": ["us-west-2c", "us-west-2b"]})) == ["us-west-2c", "us-west-2b"]
 
 
 def test_too_few_zones_with_the_instance_types_are_reported(program: RunStack, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(OFFERED_IN, {"m6i.large": ["usw2-az2"]})
-    assert refusal(program, {}) == [
-        'aws:region: "us-west-2" has 1 usable zones, and EKS needs two. Excluded: us-west-2a does not offer m6i.large; '
-        "us-west-2c does not offer m6i.large. Choose another region, or other types in workers.instanceTypes."
+    assert refusal(program, {"workers": {"zones": "all"}}) == [
+        'aws:region: "us-west-2" has 3 zones for EKS and 1 of them for workers, and the stack needs 2 and 2. Excluded: '
+        "us-west-2a does not offer m6i.large; us-west-2c does not offer m6i.large. Choose another region, or other "
+        "types in workers.instanceTypes."
     ]
-    assert refusal(program, {"availabilityZones": ["us-west-2a", "us-west-2b"]})[0] == (
+    assert refusal(program, {"availabilityZones": ["us-west-2a", "us-west-2b"]}) == [
         'availabilityZones: "us-west-2a" cannot be used: us-west-2a does not offer m6i.large. Choose from us-west-2b.'
-    )
+    ]
+    monkeypatch.setattr(OFFERED_IN, {"m6i.large": []})
+    assert len(refusal(program, {})) == 1
 
 
 QUOTAS = "tests.unit.program.QUOTAS"
