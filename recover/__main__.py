@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import boto3
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError, ClientError, WaiterError
 
 from recover import state
 from recover.find import find
@@ -126,9 +126,9 @@ def wait_until_ready(
             service, waiter, arguments = WAITERS[each.type]
             try:
                 client(service).get_waiter(waiter).wait(**arguments(each.inputs, found[each.urn][0]))
-            except ClientError as error:
+            except WaiterError as error:
                 # The ID follows from the inputs, but the resource was not created.
-                if "NotFound" not in error.response["Error"]["Code"]:
+                if "NotFound" not in error.last_response.get("Error", {}).get("Code", ""):
                     raise
 
 

@@ -12,21 +12,19 @@ Inputs = Mapping[str, Any]
 Client = Callable[[str], Any]  # a boto3 client by the name of its service
 Finder = Callable[[Client, Inputs], Iterable[str]]
 
-# Types whose ID follows from their inputs. `pulumi refresh` drops the resource again if it does not exist.
+# Types whose ID follows from their inputs. A random name, or a parent that belongs to the stack, makes the ID unique.
+# `pulumi refresh` drops the resource again if it does not exist.
 NAMED: Mapping[str, str] = {
     "aws:budgets/budget:Budget": "{accountId}:{name}",
-    "aws:cloudwatch/logGroup:LogGroup": "{name}",
     "aws:ec2/keyPair:KeyPair": "{keyName}",
     "aws:efs/fileSystemPolicy:FileSystemPolicy": "{fileSystemId}",
     "aws:eks/accessEntry:AccessEntry": "{clusterName}:{principalArn}",
     "aws:eks/accessPolicyAssociation:AccessPolicyAssociation": "{clusterName}#{principalArn}#{policyArn}",
     "aws:eks/addon:Addon": "{clusterName}:{addonName}",
-    "aws:eks/cluster:Cluster": "{name}",
     "aws:eks/nodeGroup:NodeGroup": "{clusterName}:{nodeGroupName}",
     "aws:iam/role:Role": "{name}",
     "aws:iam/rolePolicy:RolePolicy": "{role}:{name}",
     "aws:iam/rolePolicyAttachment:RolePolicyAttachment": "{role}/{policyArn}",
-    "aws:kms/alias:Alias": "{name}",
     "aws:route53/record:Record": "{zoneId}_{name}_{type}",
     "aws:s3/bucket:Bucket": "{bucket}",
     "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration": "{bucket}",
@@ -60,7 +58,7 @@ def _tags(inputs: Inputs) -> list[dict[str, Any]]:
     return [{"Name": f"tag:{key}", "Values": [value]} for key, value in inputs["tags"].items()]
 
 
-def _listed(client: Client, service: str, operation: str, key: str, **arguments: Any) -> list[dict[str, Any]]:
+def listed(client: Client, service: str, operation: str, key: str, **arguments: Any) -> list[dict[str, Any]]:
     """All pages of a list operation."""
     caller = client(service)
     if not caller.can_paginate(operation):
@@ -69,19 +67,23 @@ def _listed(client: Client, service: str, operation: str, key: str, **arguments:
 
 
 def _access_points(client: Client, inputs: Inputs) -> Iterable[str]:
-    points = _listed(client, "efs", "describe_access_points", "AccessPoints", FileSystemId=inputs["fileSystemId"])
-    return [each["AccessPointId"] for each in points if _has_tags(each.get("Tags"), inputs["tags"])]
+    points = listed(client, "efs", "describe_access_points", "AccessPoints", FileSystemId=inputs["fileSystemId"])
+    return [each["AccessPointId"] for each in points if has_tags(each.get("Tags"), inputs["tags"])]
 
 
 def _addresses(client: Client, inputs: Inputs) -> Iterable[str]:
     return [
-        each["AllocationId"]
-        for each in _listed(client, "ec2", "describe_addresses", "Addresses", Filters=_tags(inputs))
+        each["AllocationId"] for each in listed(client, "ec2", "describe_addresses", "Addresses", Filters=_tags(inputs))
     ]
 
 
+def _aliases(client: Client, inputs: Inputs) -> Iterable[str]:
+    found = listed(client, "kms", "list_aliases", "Aliases", KeyId=inputs["targetKeyId"])
+    return [each["AliasName"] for each in found if each["AliasName"] == inputs["name"]]
+
+
 def _associations(client: Client, inputs: Inputs) -> Iterable[str]:
-    tables = _listed(client, "ec2", "describe_route_tables", "RouteTables", RouteTableIds=[inputs["routeTableId"]])
+    tables = listed(client, "ec2", "describe_route_tables", "RouteTables", RouteTableIds=[inputs["routeTableId"]])
     return [
         each["RouteTableAssociationId"]
         for table in tables
@@ -90,14 +92,20 @@ def _associations(client: Client, inputs: Inputs) -> Iterable[str]:
     ]
 
 
+def _clusters(client: Client, inputs: Inputs) -> Iterable[str]:
+    found = client("eks").describe_cluster(name=inputs["name"])["cluster"]
+    own = [{"Key": key, "Value": value} for key, value in (found.get("tags") or {}).items()]
+    return [found["name"]] if has_tags(own, inputs["tags"]) else []
+
+
 def _endpoints(client: Client, inputs: Inputs) -> Iterable[str]:
     filters = _filters(vpc_id=inputs["vpcId"], service_name=inputs["serviceName"])
-    found = _listed(client, "ec2", "describe_vpc_endpoints", "VpcEndpoints", Filters=filters)
+    found = listed(client, "ec2", "describe_vpc_endpoints", "VpcEndpoints", Filters=filters)
     return [each["VpcEndpointId"] for each in found if each["State"] not in ("deleting", "deleted")]
 
 
 def _file_systems(client: Client, inputs: Inputs) -> Iterable[str]:
-    found = _listed(client, "efs", "describe_file_systems", "FileSystems", CreationToken=inputs["creationToken"])
+    found = listed(client, "efs", "describe_file_systems", "FileSystems", CreationToken=inputs["creationToken"])
     return [each["FileSystemId"] for each in found]
 
 
@@ -108,34 +116,43 @@ def _identity_providers(client: Client, inputs: Inputs) -> Iterable[str]:
 
 
 def _internet_gateways(client: Client, inputs: Inputs) -> Iterable[str]:
-    found = _listed(client, "ec2", "describe_internet_gateways", "InternetGateways", Filters=_tags(inputs))
+    found = listed(client, "ec2", "describe_internet_gateways", "InternetGateways", Filters=_tags(inputs))
     return [each["InternetGatewayId"] for each in found]
 
 
 def _keys(client: Client, inputs: Inputs) -> Iterable[str]:
     kms = client("kms")
-    for each in _listed(client, "kms", "list_keys", "Keys"):
+    for each in listed(client, "kms", "list_keys", "Keys"):
         described = kms.describe_key(KeyId=each["KeyId"])["KeyMetadata"]
         if described["KeyManager"] != "CUSTOMER" or described["KeyState"] == "PendingDeletion":
             continue
         tags = kms.list_resource_tags(KeyId=each["KeyId"])["Tags"]
-        if _has_tags([{"Key": tag["TagKey"], "Value": tag["TagValue"]} for tag in tags], inputs["tags"]):
+        if has_tags([{"Key": tag["TagKey"], "Value": tag["TagValue"]} for tag in tags], inputs["tags"]):
             yield each["KeyId"]
 
 
 def _launch_templates(client: Client, inputs: Inputs) -> Iterable[str]:
-    found = _listed(client, "ec2", "describe_launch_templates", "LaunchTemplates")
+    found = listed(client, "ec2", "describe_launch_templates", "LaunchTemplates")
     return [each["LaunchTemplateId"] for each in found if each["LaunchTemplateName"] == inputs["name"]]
 
 
+def _log_groups(client: Client, inputs: Inputs) -> Iterable[str]:
+    logs = client("logs")
+    for each in listed(client, "logs", "describe_log_groups", "logGroups", logGroupNamePrefix=inputs["name"]):
+        if each["logGroupName"] == inputs["name"]:
+            own = logs.list_tags_for_resource(resourceArn=each["arn"].removesuffix(":*")).get("tags") or {}
+            if has_tags([{"Key": key, "Value": value} for key, value in own.items()], inputs["tags"]):
+                yield each["logGroupName"]
+
+
 def _mount_targets(client: Client, inputs: Inputs) -> Iterable[str]:
-    found = _listed(client, "efs", "describe_mount_targets", "MountTargets", FileSystemId=inputs["fileSystemId"])
+    found = listed(client, "efs", "describe_mount_targets", "MountTargets", FileSystemId=inputs["fileSystemId"])
     return [each["MountTargetId"] for each in found if each["SubnetId"] == inputs["subnetId"]]
 
 
 def _nat_gateways(client: Client, inputs: Inputs) -> Iterable[str]:
     filters = [*_filters(subnet_id=inputs["subnetId"]), *_tags(inputs)]
-    found = _listed(client, "ec2", "describe_nat_gateways", "NatGateways", Filters=filters)
+    found = listed(client, "ec2", "describe_nat_gateways", "NatGateways", Filters=filters)
     return [each["NatGatewayId"] for each in found if each["State"] in ("pending", "available")]
 
 
@@ -147,13 +164,13 @@ def _topics(client: Client, inputs: Inputs) -> Iterable[str]:
 def _route_tables(client: Client, inputs: Inputs) -> Iterable[str]:
     filters = [*_filters(vpc_id=inputs["vpcId"]), *_tags(inputs)]
     return [
-        each["RouteTableId"] for each in _listed(client, "ec2", "describe_route_tables", "RouteTables", Filters=filters)
+        each["RouteTableId"] for each in listed(client, "ec2", "describe_route_tables", "RouteTables", Filters=filters)
     ]
 
 
 def _routes(client: Client, inputs: Inputs) -> Iterable[str]:
     table, destination = inputs["routeTableId"], inputs["destinationCidrBlock"]
-    tables = _listed(client, "ec2", "describe_route_tables", "RouteTables", RouteTableIds=[table])
+    tables = listed(client, "ec2", "describe_route_tables", "RouteTables", RouteTableIds=[table])
     if any(each.get("DestinationCidrBlock") == destination for found in tables for each in found["Routes"]):
         # The ID that the provider gives to a route.
         yield f"r-{table}{zlib.crc32(destination.encode())}"
@@ -162,7 +179,7 @@ def _routes(client: Client, inputs: Inputs) -> Iterable[str]:
 def _rules(client: Client, inputs: Inputs, egress: bool) -> Iterable[str]:
     filters = _filters(group_id=inputs["securityGroupId"])
     ports = (-1, -1) if inputs["ipProtocol"] == "-1" else (inputs.get("fromPort"), inputs.get("toPort"))
-    for each in _listed(client, "ec2", "describe_security_group_rules", "SecurityGroupRules", Filters=filters):
+    for each in listed(client, "ec2", "describe_security_group_rules", "SecurityGroupRules", Filters=filters):
         source = (
             each.get("CidrIpv4"),
             each.get("CidrIpv6"),
@@ -183,23 +200,22 @@ def _rules(client: Client, inputs: Inputs, egress: bool) -> Iterable[str]:
 def _security_groups(client: Client, inputs: Inputs) -> Iterable[str]:
     filters = _filters(vpc_id=inputs["vpcId"], group_name=inputs["name"])
     return [
-        each["GroupId"]
-        for each in _listed(client, "ec2", "describe_security_groups", "SecurityGroups", Filters=filters)
+        each["GroupId"] for each in listed(client, "ec2", "describe_security_groups", "SecurityGroups", Filters=filters)
     ]
 
 
 def _subnets(client: Client, inputs: Inputs) -> Iterable[str]:
     filters = _filters(vpc_id=inputs["vpcId"], cidr_block=inputs["cidrBlock"])
-    return [each["SubnetId"] for each in _listed(client, "ec2", "describe_subnets", "Subnets", Filters=filters)]
+    return [each["SubnetId"] for each in listed(client, "ec2", "describe_subnets", "Subnets", Filters=filters)]
 
 
 def _vpcs(client: Client, inputs: Inputs) -> Iterable[str]:
-    return [each["VpcId"] for each in _listed(client, "ec2", "describe_vpcs", "Vpcs", Filters=_tags(inputs))]
+    return [each["VpcId"] for each in listed(client, "ec2", "describe_vpcs", "Vpcs", Filters=_tags(inputs))]
 
 
 def _zones(client: Client, inputs: Inputs) -> Iterable[str]:
     wanted = {each["vpcId"] for each in inputs.get("vpcs") or []}
-    for each in _listed(client, "route53", "list_hosted_zones", "HostedZones"):
+    for each in listed(client, "route53", "list_hosted_zones", "HostedZones"):
         identity = each["Id"].rpartition("/")[2]
         if each["Name"].rstrip(".") != inputs["name"]:
             continue
@@ -208,12 +224,13 @@ def _zones(client: Client, inputs: Inputs) -> Iterable[str]:
             yield identity
 
 
-def _has_tags(tags: Iterable[Mapping[str, str]] | None, wanted: Mapping[str, str]) -> bool:
+def has_tags(tags: Iterable[Mapping[str, str]] | None, wanted: Mapping[str, str]) -> bool:
     have = {tag["Key"]: tag["Value"] for tag in tags or ()}
     return bool(wanted) and wanted.items() <= have.items()
 
 
 SEARCHED: Mapping[str, Finder] = {
+    "aws:cloudwatch/logGroup:LogGroup": _log_groups,
     "aws:ec2/eip:Eip": _addresses,
     "aws:ec2/internetGateway:InternetGateway": _internet_gateways,
     "aws:ec2/launchTemplate:LaunchTemplate": _launch_templates,
@@ -228,7 +245,9 @@ SEARCHED: Mapping[str, Finder] = {
     "aws:efs/accessPoint:AccessPoint": _access_points,
     "aws:efs/fileSystem:FileSystem": _file_systems,
     "aws:efs/mountTarget:MountTarget": _mount_targets,
+    "aws:eks/cluster:Cluster": _clusters,
     "aws:iam/openIdConnectProvider:OpenIdConnectProvider": _identity_providers,
+    "aws:kms/alias:Alias": _aliases,
     "aws:kms/key:Key": _keys,
     "aws:route53/zone:Zone": _zones,
     "aws:sns/topic:Topic": _topics,

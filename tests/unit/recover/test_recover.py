@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 import pytest
+from botocore.exceptions import WaiterError
 
-from recover.__main__ import lines, search
+from recover.__main__ import lines, search, wait_until_ready
 from recover.find import NAMED, SEARCHED, find
 from recover.state import adopt, object_id
 from tests.unit.conftest import RunStack
@@ -28,6 +30,8 @@ PROVIDER = {
     "id": "1",
     "inputs": {"region": "us-west-2", "defaultTags": '{"tags": {"project": "paddle-on-aws", "stack": "dev"}}'},
 }
+
+TAGS = {"project": "paddle-on-aws", "stack": "dev"}
 
 
 def operation(urn: str, type_: str, kind: str = "creating", **inputs: Any) -> dict[str, Any]:
@@ -133,3 +137,30 @@ def test_a_job_that_replaces_a_deleted_one_takes_its_place() -> None:
 
 def test_an_object_without_a_namespace_is_known_by_its_name() -> None:
     assert object_id({"metadata": {"name": "efsvol"}}) == "efsvol"
+
+
+@pytest.mark.parametrize("code", ["ResourceNotFoundException", "AccessDeniedException"])
+def test_a_resource_that_was_not_created_is_not_waited_for(code: str) -> None:
+    group = "urn:pulumi:dev::paddle-on-aws::aws:eks/nodeGroup:NodeGroup::workers"
+    inputs = {"clusterName": "paddle", "nodeGroupName": "workers-1"}
+    exported = deployment(operation(group, "aws:eks/nodeGroup:NodeGroup", **inputs))
+    waiter = mock.Mock()
+    waiter.return_value.get_waiter.return_value.wait.side_effect = WaiterError(
+        "NodegroupActive", "failed", {"Error": {"Code": code}}
+    )
+    if code == "ResourceNotFoundException":
+        wait_until_ready(waiter, exported, {group: ["paddle:workers-1"]})
+    else:
+        with pytest.raises(WaiterError):
+            wait_until_ready(waiter, exported, {group: ["paddle:workers-1"]})
+
+
+@pytest.mark.parametrize(
+    ("tags", "adopted"), [(TAGS, ["paddle"]), ({**TAGS, "stack": "prod"}, []), ({"project": "paddle-on-aws"}, [])]
+)
+def test_a_cluster_with_the_same_name_belongs_to_the_stack_only_with_its_tags(
+    tags: dict[str, str], adopted: list[str]
+) -> None:
+    eks = mock.Mock()
+    eks.return_value.describe_cluster.return_value = {"cluster": {"name": "paddle", "tags": tags}}
+    assert find(eks, "aws:eks/cluster:Cluster", {"name": "paddle"}, TAGS) == adopted
