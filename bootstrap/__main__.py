@@ -28,6 +28,7 @@ ASKED_OF_REGION = (
     "ec2:DescribeInstanceTypeOfferings",
     "ec2:DescribeInstanceTypes",
     "eks:DescribeAddonVersions",
+    "logs:DescribeLogGroups",
     "servicequotas:GetAWSDefaultServiceQuota",
     "servicequotas:GetServiceQuota",
 )

@@ -26,9 +26,6 @@ def addon(
         configuration_values=json.dumps(configuration) if configuration else None,
         resolve_conflicts_on_create="OVERWRITE",
         resolve_conflicts_on_update="OVERWRITE",
-        opts=pulumi.ResourceOptions.merge(
-            opts,
-            # Its id is its name: if create-before-delete were interrupted, the next run would delete the new one.
-            pulumi.ResourceOptions(delete_before_replace=True),
-        ),
+        # In a replacement of the cluster, the old nodes need the old network plugin until they are deleted.
+        opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(delete_before_replace=False)),
     )

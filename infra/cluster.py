@@ -13,12 +13,12 @@ import yaml
 from infra.addon import addon
 from infra.iam import allow, assumed_by, document
 from infra.limited_role import limited_role
-from infra.naming import prefix
+from infra.naming import named_group, prefix
 from infra.network import Network
 from infra.pause import addon_options
 from settings.credentials import CliCredentials, cli_credentials
 from settings.region import InstanceType, RegionSupport
-from settings.schema import NODES_PER_GROUP, Settings
+from settings.schema import NODES_PER_GROUP, Problem, Settings
 
 LOG_DAYS = 30
 # Without this, the cluster accepts network policies and ignores them.
@@ -72,6 +72,33 @@ def group_sizes(count: int) -> list[int]:
     return [count // groups + (i < count % groups) for i in range(groups)]
 
 
+def refuse_log_group(name: str, settings: Settings) -> pulumi.ResourceHook:
+    """A hook that stops a preview or an update with the commands for a log group that exists already."""
+
+    def refuse(_: pulumi.ResourceHookArgs) -> None:
+        why = f"needs the log group {settings.log_group}, which exists and does not belong to this stack"
+        flags = "--protect=false --generate-code=false"
+        importing = f"pulumi import aws:cloudwatch/logGroup:LogGroup {name} {settings.log_group} {flags}"
+        deleting = f"aws logs delete-log-group --region {settings.region} --log-group-name {settings.log_group}"
+        instead = f"To keep its logs, run `{importing}`. To delete them, run `{deleting}`"
+        raise RuntimeError(str(Problem("controlPlaneLogs", settings.control_plane_logs, why, instead)))
+
+    return pulumi.ResourceHook(f"{name}-exists", refuse, pulumi.ResourceHookOptions(on_dry_run=True))
+
+
+def refuse_new_subnets(name: str, vpc_cidr: str, zones: Sequence[str]) -> pulumi.ResourceHook:
+    """A hook that stops a preview or an update before it moves the cluster to subnets that EKS rejects."""
+
+    def refuse(args: pulumi.ResourceHookArgs) -> None:
+        old, new = ((inputs or {})["vpcConfig"]["subnetIds"] for inputs in (args.old_inputs, args.new_inputs))
+        if any(subnet not in old for subnet in new):
+            why = "differ from those of the running cluster, and EKS cannot change them"
+            instead = "Write the former values, or run `pulumi destroy` first"
+            raise RuntimeError(str(Problem("vpcCidr and availabilityZones", [vpc_cidr, *zones], why, instead)))
+
+    return pulumi.ResourceHook(f"{name}-moves", refuse, pulumi.ResourceHookOptions(on_dry_run=True))
+
+
 @dataclass(frozen=True)
 class ClusterArgs:
     settings: Settings
@@ -115,6 +142,8 @@ class Cluster(pulumi.ComponentResource):
             opts=child,
         )
         logs = [self._log_group()] if settings.control_plane_logs else []
+        zones = args.region_support.zones_for(settings)
+        new_subnets = refuse_new_subnets(f"{self._prefix}eks", settings.vpc_cidr, zones)
         self.cluster = aws.eks.Cluster(
             f"{self._prefix}eks",
             name=cluster_name,
@@ -139,6 +168,7 @@ class Cluster(pulumi.ComponentResource):
                 depends_on=[*cluster_attachments, key_policy, *logs],
                 # EKS reads it only when it creates a cluster. A new value would replace a running cluster.
                 ignore_changes=["bootstrapSelfManagedAddons"],
+                hooks=pulumi.ResourceHookBinding(before_update=[new_subnets]),
             ),
         )
         self.issuer = self.cluster.identities[0].oidcs[0].issuer
@@ -191,14 +221,24 @@ class Cluster(pulumi.ComponentResource):
 
     def _log_group(self) -> aws.cloudwatch.LogGroup:
         settings = self._args.settings
+        name = f"{self._prefix}cluster-logs"
+        # Only the engine knows whether the group belongs to the stack already: it calls the hook before it creates one.
+        existing = self._args.region_support.has_log_group
+        hooks = pulumi.ResourceHookBinding(before_create=[refuse_log_group(name, settings)]) if existing else None
         return aws.cloudwatch.LogGroup(
-            f"{self._prefix}cluster-logs",
+            name,
             name=settings.log_group,
             retention_in_days=LOG_DAYS,
             # The logs must stay readable. Without retainData, the key is deleted with the stack.
             kms_key_id=self._args.key_arn if settings.retain_data else None,
             # EKS writes logs a little longer than the cluster lives. It would create the group again, without a limit.
-            opts=pulumi.ResourceOptions(parent=self, retain_on_delete=True),
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                retain_on_delete=True,
+                hooks=hooks,
+                # `pulumi import` cannot name a parent: after destroy, the state contains none.
+                aliases=[pulumi.Alias(parent=pulumi.ROOT_STACK_RESOURCE)],
+            ),
         )
 
     def _group(self, name: str, physical_name: str, vpc_id: pulumi.Input[str]) -> aws.ec2.SecurityGroup:
@@ -208,7 +248,7 @@ class Cluster(pulumi.ComponentResource):
             description=f"{self._args.settings.cluster_name}: {name}",
             vpc_id=vpc_id,
             tags={"Name": physical_name},
-            opts=pulumi.ResourceOptions(parent=self),
+            opts=named_group(self),
         )
 
     def _rules(self, control_plane: aws.ec2.SecurityGroup) -> list[pulumi.Resource]:
@@ -330,7 +370,12 @@ class Cluster(pulumi.ComponentResource):
             opts=child,
         )
         # Nodes need these routes, rules and policies to join and to drain, so they must be deleted before them.
-        opts = pulumi.ResourceOptions(parent=self, depends_on=[*attachments, *prerequisites])
+        opts = pulumi.ResourceOptions(
+            parent=self,
+            depends_on=[*attachments, *prerequisites],
+            # Running workers keep or lack a public address, which they need to reach the internet without NAT.
+            replacement_trigger="public" if settings.nat_gateways == "none" else "private",
+        )
         return [
             aws.eks.NodeGroup(
                 # The first group has no number: a stack with one group keeps its name.
@@ -352,8 +397,8 @@ class Cluster(pulumi.ComponentResource):
         ]
 
     def _admin(self, i: int, arn: str) -> Sequence[pulumi.Resource]:
-        # Its id is its name: if create-before-delete were interrupted, the next run would delete the new one.
-        named = pulumi.ResourceOptions(parent=self, delete_before_replace=True)
+        # In a replacement of the cluster, the engine needs the old entry until the objects in it are deleted.
+        named = pulumi.ResourceOptions(parent=self, delete_before_replace=False)
         entry = aws.eks.AccessEntry(
             f"{self._prefix}admin-{i}", cluster_name=self.cluster.name, principal_arn=arn, opts=named
         )

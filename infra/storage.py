@@ -10,7 +10,7 @@ import pulumi_aws as aws
 from infra.addon import addon
 from infra.cluster import Cluster
 from infra.iam import Statement, allow, document
-from infra.naming import prefix
+from infra.naming import named_group, prefix
 from infra.network import Network
 from infra.pause import addon_options
 from infra.service_account_role import ServiceAccountRole, ServiceAccountRoleArgs
@@ -55,7 +55,7 @@ class Storage(pulumi.ComponentResource):
             description=f"{args.cluster_name}: NFS from the workers",
             vpc_id=args.network.vpc.id,
             tags={"Name": self._physical_name},
-            opts=child,
+            opts=named_group(self),
         )
         nfs = aws.vpc.SecurityGroupIngressRule(
             f"{self._prefix}efs-from-workers",
@@ -64,7 +64,8 @@ class Storage(pulumi.ComponentResource):
             ip_protocol="tcp",
             from_port=NFS_PORT,
             to_port=NFS_PORT,
-            opts=child,
+            # A new group of workers gets a new rule: pods on the old workers still need theirs to unmount.
+            opts=pulumi.ResourceOptions(parent=self, replace_on_changes=["referencedSecurityGroupId"]),
         )
         self.file_system = aws.efs.FileSystem(
             f"{self._prefix}efs",

@@ -46,6 +46,7 @@ class RegionSupport:
     An unknown instance type is None. `quotas` maps the code of an EC2 quota to its vCPUs; a quota that Service Quotas
     did not answer is missing.
     `addon_versions` are the versions that EKS recommends for the Kubernetes version of the stack.
+    `has_log_group` is false if the stack needs no log group.
     """
 
     account: str
@@ -57,6 +58,7 @@ class RegionSupport:
     instance_types: Mapping[str, InstanceType | None]
     addon_versions: Mapping[str, str]
     quotas: Mapping[str, float]
+    has_log_group: bool
 
     @property
     def instance_type(self) -> InstanceType:
@@ -122,8 +124,10 @@ def read_region_support(settings: Settings) -> tuple[RegionSupport | None, list[
         name="instance-type", values=list(settings.workers.instance_types)
     )
     quotas = [quota.code for quota in quotas_of(settings.workers.instance_types, settings.workers.capacity)]
+    logs = [settings.log_group] if settings.control_plane_logs else []
     answers = _side_by_side(
         {
+            **{name: aws.cloudwatch.get_log_groups_output(log_group_name_prefix=name) for name in logs},
             "identity": aws.get_caller_identity_output(),
             "zones": aws.get_availability_zones_output(filters=[zone_type]),
             "partition": aws.get_partition_output(),
@@ -157,6 +161,7 @@ def read_region_support(settings: Settings) -> tuple[RegionSupport | None, list[
         instance_types={name: _instance_type(answers[name]) for name in settings.workers.instance_types},
         quotas={code: answers[code].value for code in quotas if not isinstance(answers[code], Exception)},
         addon_versions={name: answers[name].version for name in addons if name not in refused},
+        has_log_group=any(name in answers[name].log_group_names for name in logs),
     ), [_no_addon(settings, name, answers[name]) for name in refused[:1]]
 
 

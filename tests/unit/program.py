@@ -148,6 +148,7 @@ class Aws(mocks.Mocks):
             "aws:eks/getAddonVersion:getAddonVersion": {
                 "version": f"{args.args.get('addonName')} for {args.args.get('kubernetesVersion')}"
             },
+            "aws:cloudwatch/getLogGroups:getLogGroups": {"logGroupNames": [], "arns": []},
             "aws:ec2/getInstanceType:getInstanceType": {
                 "supportedArchitectures": ["arm64" if asked.startswith("m7g") else "x86_64"],
                 "gpuses": gpus if asked in GPUS else [],

@@ -140,8 +140,17 @@ def test_the_kubernetes_provider_depends_on_the_access_entries(program: RunStack
 
 def test_resources_with_fixed_names_are_deleted_before_replacement(program: RunStack) -> None:
     """Old and new would have the same id, so after an interruption the engine would delete the new one."""
-    graph = program({"admins": ["arn:aws:iam::123456789012:role/admin"], "storage": {"driver": "efsCsi"}})
-    by_name = ("kubernetes:", "aws:eks/addon", "aws:eks/accessEntry", "aws:eks/accessPolicyAssociation")
-    found = [r for r in graph.resources.values() if r.custom and r.type.startswith(by_name)]
-    assert {r.type.partition(":")[0] for r in found} == {"kubernetes", "aws"}
+    graph = program({"storage": {"driver": "efsCsi"}})
+    found = [r for r in graph.resources.values() if r.custom and r.type.startswith("kubernetes:")]
+    assert found
     assert [r.urn for r in found if not r.options.deleteBeforeReplace] == []
+
+
+def test_what_the_old_cluster_needs_is_deleted_after_it(program: RunStack) -> None:
+    """With a new `clusterName`: its nodes need the network plugin, and the engine needs access to its objects."""
+    graph = program({"admins": ["arn:aws:iam::123456789012:role/admin"], "storage": {"driver": "efsCsi"}})
+    needed = ("aws:eks/addon", "aws:eks/accessEntry", "aws:eks/accessPolicyAssociation", "aws:ec2/securityGroup:")
+    found = [r for r in graph.resources.values() if r.custom and r.type.startswith(needed)]
+    assert {r.type.partition(":")[2].partition("/")[0] for r in found} == {"eks", "ec2"}
+    assert all(r.options.deleteBeforeReplaceDefined for r in found)
+    assert [r.urn for r in found if r.options.deleteBeforeReplace] == []

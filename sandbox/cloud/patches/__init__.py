@@ -6,6 +6,7 @@ from sandbox.cloud.patches import (
     efs,
     eks,
     iam,
+    in_use,
     kms,
     logs,
     route53,
@@ -18,5 +19,20 @@ from sandbox.cloud.patches import (
 
 
 def apply() -> None:
-    for patch in (budgets, ec2, efs, eks, iam, kms, logs, route53, s3, security_groups, service_quotas, sns, sts):
+    for patch in (
+        budgets,
+        ec2,
+        efs,
+        eks,
+        iam,
+        in_use,
+        kms,
+        logs,
+        route53,
+        s3,
+        security_groups,
+        service_quotas,
+        sns,
+        sts,
+    ):
         patch.apply()

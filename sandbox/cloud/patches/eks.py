@@ -34,7 +34,8 @@ ACCESS_POLICIES = {
     "AmazonEKSEditPolicy",
     "AmazonEKSViewPolicy",
 }
-ADMIN_POLICY = "arn:aws:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
+ADMIN_POLICY = "AmazonEKSClusterAdminPolicy"
+DNS_SUFFIXES = {"aws-cn": "amazonaws.com.cn"}
 
 
 class AccessScope(TypedDict):
@@ -127,9 +128,11 @@ class Backend(EKSBackend):
             },
             **given,
         )
+        cluster.zones = {subnet.availability_zone for subnet in subnets}
         identity = mock_random.get_random_hex(32).upper()
-        cluster.identity = {"oidc": {"issuer": f"https://oidc.eks.{self.region_name}.amazonaws.com/id/{identity}"}}
-        cluster.endpoint = f"https://{identity}.gr7.{self.region_name}.eks.amazonaws.com"
+        suffix = DNS_SUFFIXES.get(self.partition, "amazonaws.com")
+        cluster.identity = {"oidc": {"issuer": f"https://oidc.eks.{self.region_name}.{suffix}/id/{identity}"}}
+        cluster.endpoint = f"https://{identity}.gr7.{self.region_name}.eks.{suffix}"
         cluster.kubernetes_network_config = {"ipFamily": "ipv4", **cluster.kubernetes_network_config}
         cluster.platform_version = cluster.platformVersion
         cluster.access_config = {"authenticationMode": access.get("authenticationMode", "CONFIG_MAP")}
@@ -145,7 +148,8 @@ class Backend(EKSBackend):
         cluster.resources_vpc_config["clusterSecurityGroupId"] = group.id
         if access.get("bootstrapClusterCreatorAdminPermissions", True) and _has_access_entries(cluster):
             entry = self._add_access_entry(cluster, caller, "STANDARD")
-            self.associate_access_policy(name, entry.principal_arn, ADMIN_POLICY, {"type": "cluster", "namespaces": []})
+            policy = f"{self._access_policies}/{ADMIN_POLICY}"
+            self.associate_access_policy(name, entry.principal_arn, policy, {"type": "cluster", "namespaces": []})
         return cluster  # type: ignore[no-any-return]
 
     def delete_cluster(self, name: str) -> Cluster:
@@ -160,6 +164,8 @@ class Backend(EKSBackend):
     def update_cluster(self, name: str, kind: str, **changes: Any) -> Update:
         """Change only the given fields of a cluster, as EKS does."""
         cluster: Any = self.describe_cluster(name)
+        network = changes.get("resources_vpc_config") or {}
+        eks_rules.check_subnets(self.account_id, self.region_name, cluster, network.get("subnetIds") or [])
         for attribute, value in changes.items():
             if value is None:
                 continue
@@ -289,7 +295,9 @@ class Backend(EKSBackend):
             username = "system:node:{{EC2PrivateDNSName}}"
         elif principal == "role":
             role = name.rsplit("/", 1)[-1]
-            username = f"arn:aws:sts::{principal_arn.split(':')[4]}:assumed-role/{role}/{{{{SessionName}}}}"
+            username = (
+                f"arn:{self.partition}:sts::{principal_arn.split(':')[4]}:assumed-role/{role}/{{{{SessionName}}}}"
+            )
         unique = mock_random.uuid4()
         arn = cluster.arn.replace(":cluster/", ":access-entry/")
         entry = AccessEntry(
@@ -314,7 +322,8 @@ class Backend(EKSBackend):
         self, cluster_name: str, principal_arn: str, policy_arn: str, scope: AccessScope
     ) -> AssociatedPolicy:
         entry = self.describe_access_entry(cluster_name, principal_arn)
-        if policy_arn.rsplit("/", 1)[-1] not in ACCESS_POLICIES or ":eks::aws:cluster-access-policy/" not in policy_arn:
+        folder, _, policy = policy_arn.rpartition("/")
+        if policy not in ACCESS_POLICIES or folder != self._access_policies:
             raise InvalidParameterException(message="The specified policyArn is invalid: invalid policy")
         before = entry.policies.get(policy_arn)
         entry.policies[policy_arn] = {
@@ -362,9 +371,14 @@ class Backend(EKSBackend):
         cluster.updates[update["id"]] = update
         return update
 
+    @property
+    def _access_policies(self) -> str:
+        """The folder of the access policies in ARNs."""
+        return f"arn:{self.partition}:eks::aws:cluster-access-policy"
+
     def _require_principal(self, arn: str) -> None:
         kind, _, name = arn.split(":")[5].partition("/")
-        iam = iam_backends[self.account_id]["aws"]
+        iam = iam_backends[self.account_id][self.partition]
         known = iam.roles.values() if kind == "role" else iam.users.values()
         if not any(each.arn == arn for each in known):
             raise InvalidParameterException(message=f"The specified principalArn is invalid: invalid principal: {name}")
@@ -407,7 +421,7 @@ class Response(EKSResponse):
 
     def create_cluster(self) -> ActionResult:
         cluster = self.eks.create_cluster(
-            caller=f"arn:aws:iam::{self.current_account}:user/moto",
+            caller=f"arn:{self.partition}:iam::{self.current_account}:user/moto",
             **self._given(
                 name="name",
                 version="version",

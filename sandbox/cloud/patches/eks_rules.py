@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
+from moto.ec2.models import ec2_backends
 from moto.eks.exceptions import EKSError, InvalidParameterException, InvalidRequestException
 from moto.kms.models import kms_backends
 
@@ -54,6 +55,17 @@ def check_group_zones(
                     message=f"Your requested instance type ({instance_type}) is not supported in your requested "
                     f"Availability Zone ({name})."
                 )
+
+
+def check_subnets(account: str, region: str, cluster: Any, subnet_ids: Sequence[str]) -> None:
+    """EKS keeps the VPC and the zones that the cluster was created with."""
+    ec2 = ec2_backends[account][region]
+    subnets = [ec2.get_subnet(each) for each in subnet_ids]
+    if {subnet.vpc_id for subnet in subnets} - {cluster.resources_vpc_config["vpcId"]}:
+        raise InvalidParameterException(message="Provided subnets belong to a different VPC than the cluster")
+    if {subnet.availability_zone for subnet in subnets} - cluster.zones:
+        zones = ", ".join(sorted(cluster.zones))
+        raise InvalidParameterException(message=f"Provided subnets must be in the zones of the cluster: {zones}")
 
 
 def check_group_size(scaling: Mapping[str, Any] | None) -> None:

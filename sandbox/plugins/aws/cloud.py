@@ -188,6 +188,10 @@ class Cloud:
         suffix = _session().get_component("endpoint_resolver").get_partition_dns_suffix(name)
         return name, str(suffix)
 
+    @property
+    def dns_suffix(self) -> str:
+        return self.partition()[1]
+
     def arn(self, service: str, resource: str) -> str:
         return f"arn:{self.partition()[0]}:{service}:{self.region}:{self.account()}:{resource}"
 

@@ -279,7 +279,7 @@ def _read_address(cloud: Cloud, identity: str, before: Checked) -> State:
         "networkInterface": address.get("NetworkInterfaceId"),
         "privateIp": address.get("PrivateIpAddress"),
         "networkBorderGroup": address.get("NetworkBorderGroup") or cloud.region,
-        "publicDns": f"ec2-{address['PublicIp'].replace('.', '-')}.{cloud.region}.compute.amazonaws.com",
+        "publicDns": f"ec2-{address['PublicIp'].replace('.', '-')}.{cloud.region}.compute.{cloud.dns_suffix}",
         "tagsAll": unpaired(address.get("Tags")),
     }
 

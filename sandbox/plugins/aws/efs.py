@@ -46,7 +46,7 @@ def _read_system(cloud: Cloud, identity: str, before: Checked) -> State:
     return {
         **answered,
         "arn": system.get("FileSystemArn") or cloud.arn("elasticfilesystem", f"file-system/{identity}"),
-        "dnsName": f"{identity}.efs.{cloud.region}.amazonaws.com",
+        "dnsName": f"{identity}.efs.{cloud.region}.{cloud.dns_suffix}",
         "name": tags.get("Name"),
         "sizeInBytes": [
             {
@@ -85,7 +85,7 @@ def _create_mount(cloud: Cloud, want: Checked) -> str:
 def _read_mount(cloud: Cloud, identity: str, before: Checked) -> State:
     mount = only(cloud("efs:DescribeMountTargets", MountTargetId=identity)["MountTargets"])
     system = mount["FileSystemId"]
-    name = f"{system}.efs.{cloud.region}.amazonaws.com"
+    name = f"{system}.efs.{cloud.region}.{cloud.dns_suffix}"
     return {
         **plain(mount),
         "dnsName": name,

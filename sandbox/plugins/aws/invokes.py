@@ -200,6 +200,18 @@ def _found(ask: Callable[[], Any]) -> Any:
         return None
 
 
+def _log_groups(cloud: Cloud, given: Checked) -> State:
+    prefix = {"logGroupNamePrefix": given["logGroupNamePrefix"]} if given.get("logGroupNamePrefix") else {}
+    found = list(cloud.pages("logs:DescribeLogGroups", "logGroups", **prefix))
+    return {
+        **given,
+        "id": cloud.region,
+        "region": cloud.region,
+        "arns": [each["arn"].removesuffix(":*") for each in found],
+        "logGroupNames": [each["logGroupName"] for each in found],
+    }
+
+
 # The SDK's names, their paths in the answer of EC2, and the values that mean "none".
 INSTANCE_TYPE: dict[str, tuple[str, Any]] = {
     **{
@@ -358,6 +370,12 @@ INVOKES = {
             {"name": text(REQUIRED), "withDecryption": flag(default=True), **REGION},
             ["arn", "id", "insecureValue", "name", "region", "type", "value", "version", "withDecryption"],
             _parameter,
+        ),
+        Invoke(
+            "aws:cloudwatch/getLogGroups:getLogGroups",
+            {"logGroupNamePrefix": text(), **REGION},
+            ["arns", "id", "logGroupNamePrefix", "logGroupNames", "region"],
+            _log_groups,
         ),
         Invoke(
             "aws:ec2/getInstanceType:getInstanceType",

@@ -54,10 +54,10 @@ def _read_bucket(cloud: Cloud, identity: str, before: Checked) -> State:
     return {
         "bucket": identity,
         "arn": f"arn:{cloud.partition()[0]}:s3:::{identity}",
-        "bucketDomainName": f"{identity}.s3.amazonaws.com",
+        "bucketDomainName": f"{identity}.s3.{cloud.dns_suffix}",
         "bucketNamespace": "global",
         "bucketRegion": where,
-        "bucketRegionalDomainName": f"{identity}.s3.{where}.amazonaws.com",
+        "bucketRegionalDomainName": f"{identity}.s3.{where}.{cloud.dns_suffix}",
         "objectLockEnabled": bool(lock),
         "policy": bucket_policy,
         "versioning": {

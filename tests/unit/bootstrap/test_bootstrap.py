@@ -123,6 +123,7 @@ def test_the_preview_role_can_only_read_its_stack(graph: Graph) -> None:
         "ec2:DescribeInstanceTypes",
         "eks:DescribeAddonVersions",
         "kms:Decrypt",
+        "logs:DescribeLogGroups",
         "s3:GetObject",
         "s3:ListBucket",
         "servicequotas:GetAWSDefaultServiceQuota",

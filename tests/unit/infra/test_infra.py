@@ -124,7 +124,8 @@ def test_a_paused_stack_has_no_workers_and_creates_nothing_that_needs_them(progr
     def hooked(kind: str) -> set[str]:
         return {r.name for r in paused.resources.values() if list(getattr(r.options.hooks, kind))}
 
-    assert hooked("before_update") == jobs
+    # The cluster has a hook of its own.
+    assert hooked("before_update") - {"eks"} == jobs
     assert hooked("before_create") == jobs | {"coredns", "efs-csi-driver"}
     assert hooked("before_delete") == set(), "destroy would have to run the program"
     # Their new versions would not become active without nodes.
@@ -291,6 +292,15 @@ def test_control_plane_logs_stay_after_destroy_and_expire(program: RunStack, ret
     assert logs.options.retainOnDelete
     assert logs.inputs.get("kmsKeyId") == key
     assert graph.leads(graph.named("eks"), logs)
+
+
+def test_workers_that_get_or_lose_nat_are_replaced(program: RunStack) -> None:
+    """A running worker keeps its public address, or its lack of one."""
+
+    def trigger(nat: str) -> str:
+        return str(program({"natGateways": nat}).named("workers").options.replacement_trigger.string_value)
+
+    assert trigger("none") != trigger("single") == trigger("perZone")
 
 
 def test_the_provider_gets_the_aws_settings_of_the_stack(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,345 @@
+"""Each setting is changed once on a running stack: `up` succeeds, the change has its effect, the next preview is empty.
+
+The tests run in the order of the file. The pods are simulated, so nothing is trained.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import yaml
+
+from kube.client import PERSISTENT_VOLUME, Kind, Object
+from settings.schema import declared
+from tests.sandbox.checkout import JOB, Checkout
+from tests.sandbox.inventory import inventory
+from tests.sandbox.test_simulated import WITHOUT_MOUNT_NAMESPACES
+
+ADMIN = "arn:aws:iam::123456789012:role/admin"
+SSH_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+SHA256 = "0" * 64
+CLAIM = Kind("v1", "PersistentVolumeClaim", "persistentvolumeclaims", True)
+DAEMON_SET = Kind("apps/v1", "DaemonSet", "daemonsets", True)
+# The sandbox sets the first two itself. The third needs an IAM policy that the stack does not create.
+NOT_CHANGED = {"kubeconfig", "pserver.nic", "permissionsBoundary"}
+# EKS cannot move a running cluster, so these changes are refused before the first resource.
+REFUSED: Mapping[str, object] = {"vpcCidr": "10.7.0.0/16", "availabilityZones": ["us-west-2b", "us-west-2c"]}
+# Where a later change needs another value than the default first.
+START: Mapping[str, object] = {"kubernetesVersion": "1.34"}
+
+# What would make a later change invalid or invisible: messages need the export, and with them `up` does not wait.
+RESET: Mapping[str, Mapping[str, object]] = {"other Jobs": {"notify.email": "", "notify.monthlyBudget": 0}}
+
+Running = Checkout
+
+
+def cluster(stack: Running) -> dict[str, Any]:
+    eks = stack.client("eks")
+    (name,) = eks.list_clusters()["clusters"]
+    found: dict[str, Any] = eks.describe_cluster(name=name)["cluster"]
+    return found
+
+
+def workers(stack: Running) -> dict[str, Any]:
+    eks, name = stack.client("eks"), cluster(stack)["name"]
+    (group,) = eks.list_nodegroups(clusterName=name)["nodegroups"]
+    found: dict[str, Any] = eks.describe_nodegroup(clusterName=name, nodegroupName=group)["nodegroup"]
+    return found
+
+
+def template(stack: Running) -> dict[str, Any]:
+    """What the workers are started with."""
+    used = workers(stack)["launchTemplate"]
+    versions = stack.client("ec2").describe_launch_template_versions(
+        LaunchTemplateId=used["id"], Versions=[used["version"]]
+    )
+    found: dict[str, Any] = versions["LaunchTemplateVersions"][0]["LaunchTemplateData"]
+    return found
+
+
+def nat_gateways(stack: Running) -> int:
+    listed = stack.client("ec2").describe_nat_gateways()["NatGateways"]
+    return len([gateway for gateway in listed if gateway["State"] != "deleted"])
+
+
+def logs(stack: Running) -> list[str]:
+    return [
+        kind for setup in cluster(stack)["logging"]["clusterLogging"] if setup["enabled"] for kind in setup["types"]
+    ]
+
+
+def record_names(stack: Running) -> set[str]:
+    listed = stack.client("route53").list_resource_record_sets(HostedZoneId=stack.output("zoneId"))
+    return {each["Name"] for each in listed["ResourceRecordSets"] if each["Type"] == "CNAME"}
+
+
+def find_job(stack: Running, kind: str) -> Object:
+    """The data, training or export Job, in the namespace and with the name that it has now."""
+    names = {"data": "paddle-data", "export": "paddle-export"}
+    others = set(names.values())
+    jobs = stack.api.list(JOB)
+    (found,) = [each for each in jobs if each["metadata"]["name"] == names.get(kind)] or [
+        each for each in jobs if each["metadata"]["name"] not in others
+    ]
+    return found
+
+
+def pod(stack: Running, kind: str) -> dict[str, Any]:
+    found: dict[str, Any] = find_job(stack, kind)["spec"]["template"]["spec"]
+    return found
+
+
+def main(stack: Running, kind: str) -> dict[str, Any]:
+    found: dict[str, Any] = pod(stack, kind)["containers"][0]
+    return found
+
+
+def environment(kind: str, name: str) -> Callable[[Running], str]:
+    def read(stack: Running) -> str:
+        return next(str(each["value"]) for each in main(stack, kind)["env"] if each["name"] == name)
+
+    return read
+
+
+def minutes(kind: str) -> Callable[[Running], float]:
+    return lambda stack: find_job(stack, kind)["spec"]["activeDeadlineSeconds"] / 60
+
+
+def code(stack: Running) -> list[str]:
+    """The scripts of the data Job that are training code."""
+    (volume,) = [each for each in pod(stack, "data")["volumes"] if "configMap" in each]
+    return [item["path"] for item in volume["configMap"]["items"] if item["path"].endswith("/train.py")]
+
+
+def shared_memory(stack: Running) -> str:
+    return next(str(each["emptyDir"]["sizeLimit"]) for each in pod(stack, "training")["volumes"] if "emptyDir" in each)
+
+
+def protected(stack: Running) -> set[str]:
+    return {each["urn"].rpartition("::")[2] for each in stack.resources() if each.get("protect")}
+
+
+@dataclass(frozen=True)
+class Change:
+    """A new value, and what is different in AWS or Kubernetes afterwards."""
+
+    key: str
+    value: object
+    effect: Callable[[Running], object]
+    expected: object
+
+
+GROUPS: Mapping[str, list[Change]] = {
+    "in place": [
+        Change("kubernetesVersion", "1.35", lambda s: cluster(s)["version"], "1.35"),
+        Change("controlPlaneLogs", ["audit"], logs, ["audit"]),
+        Change(
+            "apiAccessCidrs",
+            ["8.8.8.8/32"],
+            lambda s: cluster(s)["resourcesVpcConfig"]["publicAccessCidrs"],
+            ["8.8.8.8/32"],
+        ),
+        Change("sshPublicKey", SSH_KEY, lambda s: "KeyName" in template(s), True),
+        Change("workers.count", 4, lambda s: workers(s)["scalingConfig"]["desiredSize"], 4),
+        Change("tags", {"team": "nlp"}, lambda s: cluster(s)["tags"].get("team"), "nlp"),
+        Change(
+            "admins",
+            [ADMIN],
+            lambda s: ADMIN in s.client("eks").list_access_entries(clusterName=cluster(s)["name"])["accessEntries"],
+            True,
+        ),
+        Change(
+            "notify.email",
+            "lab@example.com",
+            lambda s: [each["Endpoint"] for each in s.client("sns").list_subscriptions()["Subscriptions"]],
+            ["lab@example.com"],
+        ),
+        Change(
+            "notify.monthlyBudget",
+            50,
+            lambda s: [
+                float(each["BudgetLimit"]["Amount"])
+                for each in s.client("budgets").describe_budgets(AccountId="123456789012").get("Budgets", [])
+            ],
+            [50.0],
+        ),
+        Change("zoneName", "lab", record_names, {"api.lab.", "efs.lab."}),
+    ],
+    "new workers": [
+        Change("natGateways", "single", nat_gateways, 1),
+        Change("workers.zones", "all", lambda s: len(workers(s)["subnets"]), 2),
+        Change("workers.capacity", "spot", lambda s: workers(s)["capacityType"], "SPOT"),
+        Change("workers.instanceTypes", ["g5.xlarge"], lambda s: workers(s)["instanceTypes"], ["g5.xlarge"]),
+        Change("workers.diskGiB", 120, lambda s: template(s)["BlockDeviceMappings"][0]["Ebs"]["VolumeSize"], 120),
+    ],
+    "another cluster": [Change("clusterName", "lab", lambda s: cluster(s)["name"], "lab")],
+    "other Jobs": [
+        Change("trainers", 2, lambda s: find_job(s, "training")["spec"]["completions"], 2),
+        Change("job.name", "lab-job", lambda s: find_job(s, "training")["metadata"]["name"], "lab-job"),
+        Change("job.namespace", "lab", lambda s: find_job(s, "training")["metadata"]["namespace"], "lab"),
+        Change("job.image", "lab/train:1", lambda s: main(s, "training")["image"], "lab/train:1"),
+        Change("job.command", ["run"], lambda s: main(s, "training")["command"], ["run"]),
+        Change("job.code", "lab", code, ["model/train.py"]),
+        Change("job.configDir", "model", environment("training", "TRAIN_CONFIG_DIR"), "model"),
+        Change("job.passes", 4, environment("training", "PASSES"), "4"),
+        Change("job.attempts", 3, lambda s: find_job(s, "training")["spec"]["backoffLimit"], 2),
+        Change("job.peerTimeoutMinutes", 2, environment("training", "PEER_TIMEOUT_SECONDS"), "120"),
+        Change("job.stallMinutes", 3, environment("training", "STALL_SECONDS"), "180"),
+        Change("job.timeoutMinutes", 100, minutes("training"), 100),
+        Change("job.threads", 2, environment("training", "TRAINER_COUNT"), "2"),
+        Change("job.sharedMemoryGiB", 2, shared_memory, "2Gi"),
+        Change("data.image", "lab/data:1", lambda s: main(s, "data")["image"], "lab/data:1"),
+        Change("data.command", ["split"], lambda s: main(s, "data")["command"], ["split"]),
+        Change("data.source", "https://lab/data", environment("data", "DATA_SOURCE"), "https://lab/data"),
+        Change("data.sha256", SHA256, environment("data", "DATA_SHA256"), SHA256),
+        Change("data.records", 300, environment("data", "DATA_RECORDS"), "300"),
+        Change("data.timeoutMinutes", 20, minutes("data"), 20),
+        Change("pserver.port", 7000, environment("training", "CONF_PADDLE_PORT"), "7000"),
+        Change("pserver.ports", 3, environment("training", "CONF_PADDLE_PORTS_NUM"), "3"),
+        Change("pserver.sparsePorts", 1, environment("training", "CONF_PADDLE_PORTS_NUM_SPARSE"), "1"),
+        Change("export.image", "lab/copy:1", lambda s: main(s, "export")["image"], "lab/copy:1"),
+        Change(
+            "storage.driver",
+            "efsCsi",
+            lambda s: [each["spec"].get("csi", {}).get("driver") for each in s.api.list(PERSISTENT_VOLUME)],
+            ["efs.csi.aws.com"],
+        ),
+        Change(
+            "storage.sizeGiB",
+            200,
+            lambda s: [each["spec"]["capacity"]["storage"] for each in s.api.list(PERSISTENT_VOLUME)],
+            ["200Gi"],
+        ),
+        Change(
+            "storage.claimGiB",
+            60,
+            lambda s: [each["spec"]["resources"]["requests"]["storage"] for each in s.api.list(CLAIM)],
+            ["60Gi"],
+        ),
+    ],
+    "no waiting": [
+        # The simulated nodes have no GPUs, so `up` must not wait for the pods.
+        Change(
+            "job.wait",
+            False,
+            lambda s: "pulumi.com/waitFor" in find_job(s, "training")["metadata"].get("annotations", {}),
+            True,
+        ),
+        Change("job.gpusPerTrainer", 1, lambda s: main(s, "training")["resources"]["limits"]["nvidia.com/gpu"], "1"),
+        Change(
+            "job.gpuPluginImage",
+            "lab/gpus:1",
+            lambda s: [each["spec"]["template"]["spec"]["containers"][0]["image"] for each in s.api.list(DAEMON_SET)],
+            ["lab/gpus:1"],
+        ),
+        Change(
+            "export.enabled",
+            False,
+            lambda s: "paddle-export" in {each["metadata"]["name"] for each in s.api.list(JOB)},
+            False,
+        ),
+    ],
+    "protected data": [Change("retainData", True, protected, {"key", "bucket", "efs"})],
+}
+
+
+@pytest.fixture(scope="module")
+def stack(cached: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
+    made = Checkout.make(tmp_path_factory.mktemp("changes"))
+    shutil.copytree(made.project / "workloads/in_pod/quick_start", made.project / "lab")
+    yield made
+    made.run("down", under=WITHOUT_MOUNT_NAMESPACES)
+
+
+@pytest.fixture(scope="module")
+def empty(stack: Checkout) -> dict[str, list[str]]:
+    """The inventory of the account before the first resource. The stack runs afterwards."""
+    # An invalid setting stops the program after the emulated AWS has started.
+    write(stack, {**START, "trainers": 0})
+    assert "trainers: 0" in stack.run("up", under=WITHOUT_MOUNT_NAMESPACES).stdout
+    found = inventory(stack.client)
+    stack.client("iam").create_role(RoleName="admin", AssumeRolePolicyDocument='{"Version":"2012-10-17"}')
+    write(stack, {"trainers": 3})
+    run(stack, "up")
+    return found
+
+
+def run(stack: Checkout, *arguments: str) -> str:
+    done = stack.run(*arguments, under=WITHOUT_MOUNT_NAMESPACES)
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def write(stack: Checkout, settings: Mapping[str, object]) -> None:
+    """Add settings to the stack file. A key with a dot is a path."""
+    file = stack.project / "Pulumi.local.yaml"
+    written = yaml.safe_load(file.read_text())
+    for key, value in settings.items():
+        group, dot, name = key.partition(".")
+        below = written["config"].setdefault(f"paddle-on-aws:{group}", {}) if dot else written["config"]
+        below[name if dot else f"paddle-on-aws:{key}"] = value
+    file.write_text(yaml.safe_dump(written))
+
+
+def data_of(stack: Checkout) -> dict[str, str]:
+    """The resources that hold data."""
+    return {**stack.ids("aws:efs/fileSystem:"), **stack.ids("aws:s3/bucket:"), **stack.ids("aws:kms/key:")}
+
+
+def test_the_table_has_every_setting() -> None:
+    listed = [change.key for changes in GROUPS.values() for change in changes]
+    assert len(listed) == len(set(listed))
+    assert set(listed) == set(declared()) - NOT_CHANGED - set(REFUSED)
+
+
+@pytest.mark.usefixtures("empty")
+@pytest.mark.parametrize("key", REFUSED)
+def test_a_cluster_that_would_move_is_refused_before_the_first_resource(stack: Checkout, key: str) -> None:
+    # The copy of the stack file for the engine: `python -m sandbox up` would skip the preview.
+    file = stack.sandbox / "stacks/local/Pulumi.local.yaml"
+    settings, before = file.read_text(), inventory(stack.client)
+    written = yaml.safe_load(settings)
+    written["config"][f"paddle-on-aws:{key}"] = REFUSED[key]
+    file.write_text(yaml.safe_dump(written))
+    refused = stack.run("pulumi", "up", "--yes", under=WITHOUT_MOUNT_NAMESPACES)
+    file.write_text(settings)
+    assert refused.returncode != 0, refused.stdout
+    assert "vpcCidr and availabilityZones" in refused.stdout
+    assert "EKS cannot change them. Write the former values" in " ".join(refused.stdout.split())
+    assert inventory(stack.client) == before
+    run(stack, "pulumi", "preview", "--expect-no-changes")
+
+
+@pytest.mark.usefixtures("empty")
+@pytest.mark.parametrize("name", GROUPS)
+def test_a_changed_setting_takes_effect(stack: Checkout, name: str) -> None:
+    changes, data = GROUPS[name], data_of(stack)
+    already = [change.key for change in changes if _holds(change, stack)]
+    assert already == [], "these effects do not show the change"
+    write(stack, {**RESET.get(name, {}), **{change.key: change.value for change in changes}})
+    run(stack, "up")
+    assert {change.key: change.effect(stack) for change in changes} == {c.key: c.expected for c in changes}
+    assert data_of(stack) == data, "the data is lost"
+    run(stack, "pulumi", "preview", "--expect-no-changes")
+
+
+def _holds(change: Change, stack: Checkout) -> bool:
+    try:
+        return change.effect(stack) == change.expected
+    except (KeyError, StopIteration, ValueError):
+        return False
+
+
+def test_destroy_after_all_changes_leaves_only_the_logs(stack: Checkout, empty: dict[str, list[str]]) -> None:
+    write(stack, {"retainData": False})
+    run(stack, "up")
+    run(stack, "pulumi", "destroy", "--yes", "--skip-preview")
+    left = {kind: sorted(set(ids) - set(empty[kind])) for kind, ids in inventory(stack.client).items()}
+    assert {kind: ids for kind, ids in left.items() if ids} == {
+        "log groups": ["/aws/eks/lab/cluster", "/aws/eks/paddle-cluster/cluster"],
+        "roles": ["admin"],
+    }
