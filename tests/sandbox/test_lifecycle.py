@@ -87,5 +87,5 @@ def check_names_of_china(part: AwsPart, client: Client) -> None:
     assert worker["Statement"][0]["Principal"] == {"Service": "ec2.amazonaws.com.cn"}
     outputs = {each["urn"].rpartition("::")[2]: each.get("outputs", {}) for each in resources}
     assert outputs["efs"]["dnsName"].endswith(".efs.cn-north-1.amazonaws.com.cn")
-    assert outputs["eks"]["endpoint"].endswith(".eks.cn-north-1.amazonaws.com.cn")
+    assert outputs["eks"]["endpoint"].endswith(".cn-north-1.eks.amazonaws.com.cn")
     assert outputs["s3-endpoint"]["serviceName"] == "com.amazonaws.cn-north-1.s3"
