@@ -6,6 +6,7 @@ import pulumi
 import pulumi_aws as aws
 
 from infra.iam import document, tls_only
+from infra.naming import prefix
 
 OLD_VERSIONS_DAYS = 30
 ABORTED_UPLOADS_DAYS = 7
@@ -27,7 +28,7 @@ class Bucket(pulumi.ComponentResource):
         super().__init__("paddle:infra:Bucket", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
         self.bucket = aws.s3.Bucket(
-            args.name,
+            prefix(name, "bucket") + args.name,
             # Destroy also deletes all objects and their versions.
             force_destroy=not args.retain,
             # The alias is the logical name of earlier versions. Such a bucket also keeps its name in AWS.

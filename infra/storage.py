@@ -91,6 +91,13 @@ class Storage(pulumi.ComponentResource):
             self.access_point = self._access_point()
             self.ready += [self._driver(args)]
         self.ready += [self._policy()]
+        if args.retain:
+            aws.efs.BackupPolicy(
+                f"{self._prefix}efs-backup",
+                file_system_id=self.file_system.id,
+                backup_policy={"status": "ENABLED"},
+                opts=child,
+            )
         self.register_outputs({"file_system_id": self.file_system.id, "dns_name": self.file_system.dns_name})
 
     def _access_point(self) -> aws.efs.AccessPoint:

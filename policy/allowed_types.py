@@ -20,6 +20,7 @@ ALLOWED_TYPES = frozenset(
         "aws:ec2/vpc:Vpc",
         "aws:ec2/vpcEndpoint:VpcEndpoint",
         "aws:efs/accessPoint:AccessPoint",
+        "aws:efs/backupPolicy:BackupPolicy",
         "aws:efs/fileSystem:FileSystem",
         "aws:efs/fileSystemPolicy:FileSystemPolicy",
         "aws:efs/mountTarget:MountTarget",

@@ -66,6 +66,12 @@ def listed(client: Client, service: str, operation: str, key: str, **arguments: 
     return [each for page in caller.get_paginator(operation).paginate(**arguments) for each in page[key]]
 
 
+def _backup_policy(client: Client, inputs: Inputs) -> Iterable[str]:
+    # EFS answers PolicyNotFound if the policy was never set. The official provider cannot read such a policy.
+    client("efs").describe_backup_policy(FileSystemId=inputs["fileSystemId"])
+    return [inputs["fileSystemId"]]
+
+
 def _access_points(client: Client, inputs: Inputs) -> Iterable[str]:
     points = listed(client, "efs", "describe_access_points", "AccessPoints", FileSystemId=inputs["fileSystemId"])
     return [each["AccessPointId"] for each in points if has_tags(each.get("Tags"), inputs["tags"])]
@@ -243,6 +249,7 @@ SEARCHED: Mapping[str, Finder] = {
     "aws:ec2/vpc:Vpc": _vpcs,
     "aws:ec2/vpcEndpoint:VpcEndpoint": _endpoints,
     "aws:efs/accessPoint:AccessPoint": _access_points,
+    "aws:efs/backupPolicy:BackupPolicy": _backup_policy,
     "aws:efs/fileSystem:FileSystem": _file_systems,
     "aws:efs/mountTarget:MountTarget": _mount_targets,
     "aws:eks/cluster:Cluster": _clusters,

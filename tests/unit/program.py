@@ -31,7 +31,7 @@ ZONES = {
 AWS = ("aws", "amazonaws.com")
 PARTITIONS = {"cn-": ("aws-cn", "amazonaws.com.cn"), "us-gov-": ("aws-us-gov", "amazonaws.com")}
 PLACEHOLDER = "203.0.113.0/24"
-SECONDS_FOR_A_RUN = 60
+SECONDS_FOR_A_RUN = 600
 MEMORY_MIB = {"m6i.xlarge": 16384}
 GPUS = {"g5.xlarge": 1, "g5.12xlarge": 4}
 # Instance types that only some zones offer: the ids of those zones.

@@ -110,6 +110,8 @@ def test_retain_data_protects_the_data_from_destroy(program: RunStack) -> None:
         assert {r.name for r in graph.resources.values() if r.protect} == ({*kept, "paddle-dev"} if retain else set())
         assert bucket.inputs["forceDestroy"] is not retain
         assert graph.named("key").inputs["deletionWindowInDays"] == (30 if retain else 7)
+        backups = [r.inputs["backupPolicy"]["status"] for r in graph.all("aws:efs/backupPolicy:BackupPolicy")]
+        assert backups == (["ENABLED"] if retain else [])
 
 
 def test_the_provider_tags_everything(program: RunStack) -> None:

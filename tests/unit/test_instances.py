@@ -19,6 +19,7 @@ EVERYTHING: dict[str, Any] = {
     "paddle-on-aws:job": {"namespace": "training", "gpusPerTrainer": 1},
     "paddle-on-aws:natGateways": "perZone",
     "paddle-on-aws:notify": {"email": "team@example.com", "monthlyBudget": 400},
+    "paddle-on-aws:retainData": True,
     "paddle-on-aws:sshPublicKey": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
     "paddle-on-aws:storage": {"driver": "efsCsi"},
     "paddle-on-aws:workers": {"instanceTypes": ["g5.xlarge"], "diskGiB": 100},

@@ -1,10 +1,13 @@
-"""EFS patches: delete a file system policy, and answer FileSystemNotFound for an unknown file system."""
+"""EFS patches: delete a file system policy, change a backup policy, and answer FileSystemNotFound when it is right."""
 
-from moto.efs.exceptions import FileSystemNotFound
+import json
+
+from moto.efs.exceptions import BadRequest, FileSystemNotFound
 from moto.efs.models import EFSBackend, FileSystem
 from moto.efs.responses import TYPE_RESPONSE, EFSResponse
 
 _describe = EFSBackend.describe_file_system_policy
+_describe_backup = EFSBackend.describe_backup_policy
 
 
 def _find(backend: EFSBackend, file_system_id: str) -> FileSystem:
@@ -23,6 +26,25 @@ def _delete_file_system_policy(self: EFSResponse) -> TYPE_RESPONSE:
     return "{}", {"Content-Type": "application/json"}
 
 
+def _describe_backup_policy(self: EFSBackend, file_system_id: str) -> dict[str, str]:
+    system = _find(self, file_system_id)
+    # After the first change, EFS answers DISABLED instead of PolicyNotFound.
+    changed: dict[str, str] | None = getattr(system, "changed_backup_policy", None)
+    return changed or _describe_backup(self, file_system_id)
+
+
+def _put_backup_policy(self: EFSResponse) -> TYPE_RESPONSE:
+    """EFS answers ENABLING and DISABLING for a moment; here the change is complete at once."""
+    wanted = self._get_param("BackupPolicy") or {}
+    if wanted.get("Status") not in ("ENABLED", "DISABLED"):
+        raise BadRequest("the status of a backup policy is ENABLED or DISABLED")
+    system = _find(self.efs_backend, self._get_param("FileSystemId"))
+    system.changed_backup_policy = {"Status": wanted["Status"]}  # type: ignore[attr-defined]
+    return json.dumps({"BackupPolicy": wanted}), {"Content-Type": "application/json"}
+
+
 def apply() -> None:
+    EFSBackend.describe_backup_policy = _describe_backup_policy  # type: ignore[method-assign]
+    EFSResponse.put_backup_policy = _put_backup_policy  # type: ignore[attr-defined]
     EFSBackend.describe_file_system_policy = _describe_file_system_policy  # type: ignore[method-assign]
     EFSResponse.delete_file_system_policy = _delete_file_system_policy  # type: ignore[attr-defined]

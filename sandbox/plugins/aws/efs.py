@@ -1,4 +1,4 @@
-"""EFS: file systems, mount targets, access points and file system policies."""
+"""EFS: file systems, mount targets, access points, file system policies and backup policies."""
 
 from __future__ import annotations
 
@@ -147,6 +147,25 @@ def _delete_policy(cloud: Cloud, identity: str, state: Checked) -> None:
     cloud("efs:DeleteFileSystemPolicy", FileSystemId=identity)
 
 
+def _put_backup(cloud: Cloud, identity: str, have: Checked, want: Checked, changed: frozenset[str]) -> None:
+    cloud("efs:PutBackupPolicy", want)
+
+
+def _create_backup(cloud: Cloud, want: Checked) -> str:
+    cloud("efs:PutBackupPolicy", want)
+    return str(want["fileSystemId"])
+
+
+def _read_backup(cloud: Cloud, identity: str, before: Checked) -> State:
+    found = cloud("efs:DescribeBackupPolicy", FileSystemId=identity)["BackupPolicy"]
+    return {"fileSystemId": identity, "backupPolicy": plain(found)}
+
+
+def _delete_backup(cloud: Cloud, identity: str, state: Checked) -> None:
+    """A backup policy cannot be deleted, only turned off."""
+    cloud("efs:PutBackupPolicy", FileSystemId=identity, BackupPolicy={"Status": "DISABLED"})
+
+
 ROWS = [
     Row(
         "aws:efs/fileSystem:FileSystem",
@@ -237,5 +256,19 @@ ROWS = [
         read=_read_policy,
         update=_put_policy,
         delete=_delete_policy,
+    ),
+    Row(
+        "aws:efs/backupPolicy:BackupPolicy",
+        inputs={
+            "fileSystemId": text(REQUIRED | REPLACES),
+            "backupPolicy": block({"status": text(REQUIRED)}, REQUIRED),
+            **REGION,
+        },
+        outputs=[],
+        create=_create_backup,
+        read=_read_backup,
+        update=_put_backup,
+        delete=_delete_backup,
+        vanishes=False,
     ),
 ]

@@ -67,6 +67,7 @@ REPLACED: dict[str, str] = {
     "aws:efs/mountTarget:MountTarget": "fileSystemId ipAddress subnetId",
     "aws:efs/accessPoint:AccessPoint": "fileSystemId posixUser rootDirectory",
     "aws:efs/fileSystemPolicy:FileSystemPolicy": "fileSystemId",
+    "aws:efs/backupPolicy:BackupPolicy": "fileSystemId",
     "aws:route53/zone:Zone": "name",
     "aws:route53/record:Record": "name zoneId",
     "aws:sns/topic:Topic": "name",

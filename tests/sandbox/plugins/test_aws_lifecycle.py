@@ -527,6 +527,12 @@ CASES: dict[str, Case] = {
         lambda aws, it: aws("efs").delete_file_system_policy(FileSystemId=it.id),
         None,
     ),
+    "aws:efs/backupPolicy:BackupPolicy": Case(
+        lambda w: {"fileSystemId": w.file_system, "backupPolicy": {"status": "ENABLED"}},
+        lambda w: {"backupPolicy": {"status": "DISABLED"}},
+        lambda aws, it: aws("efs").put_backup_policy(FileSystemId=it.id, BackupPolicy={"Status": "ENABLED"}),
+        "backupPolicy",
+    ),
     "aws:route53/zone:Zone": Case(
         lambda w: {"name": "paddle", "comment": "names", "vpcs": [{"vpcId": w.vpc}]},
         lambda w: {"comment": "new", "tags": {"Name": "new"}},
