@@ -82,12 +82,16 @@ class State:
         return pulumi.Output.concat(self.bucket.arn, f"/{self.stack}/.pulumi/*")
 
 
-def preview_statements(partition: str, state: State) -> list[Statement]:
+def preview_statements(account: Account, state: State) -> list[Statement]:
     """What a preview reads: facts about the region, the recorded state, the secrets in the settings."""
+    partition = account.partition
+    people = [f"arn:{partition}:iam::{account.number}:{kind}/*" for kind in ("role", "user")]
     services = f"arn:{partition}:ssm:*::parameter/aws/service/global-infrastructure/regions/*"
     return [
         # AWS has no narrower resource for most of these actions.
         allow("AskRegion", ASKED_OF_REGION, "*"),
+        allow("AskPeople", ("iam:GetRole", "iam:GetUser"), people),
+        allow("AskAccess", ("eks:DescribeAccessEntry",), f"arn:{partition}:eks:*:{account.number}:access-entry/*"),
         allow("AskServices", ("ssm:GetParameter",), services),
         *state.read(),
         allow("ReadSecrets", ("kms:Decrypt",), state.key.arn),
@@ -164,6 +168,8 @@ def state_bucket(key: aws.kms.Key) -> aws.s3.Bucket:
 def stack_policies(settings: Settings, deployers: Sequence[Identity], account: Account, state: State) -> Policies:
     """Create what a deployer of the stack needs. The ARN of each policy, by its part."""
     stack, iam = settings.stack, f"arn:{account.partition}:iam::{account.number}"
+    named = (settings.deployer,) if settings.deployer else ()
+    people = (f"{iam}:role/{DEPLOY}{stack}", *(each.arn for each in deployers), *named, *settings.admins)
     source = settings.data.sources[0].removeprefix("s3://").partition("/")[0] if settings.data.from_s3 else ""
     bucket = f"arn:{account.partition}:s3:::{source}"
     names = Names(
@@ -174,7 +180,7 @@ def stack_policies(settings: Settings, deployers: Sequence[Identity], account: A
         region=settings.region,
         stack=stack,
         zone=settings.zone_name,
-        principals=(f"{iam}:role/{DEPLOY}{stack}", *(each.arn for each in deployers), *settings.admins),
+        principals=tuple(dict.fromkeys(people)),
         data=(bucket, f"{bucket}/*") if source else (),
     )
     boundary = document(*boundary_policy(names)["Statement"])
@@ -248,7 +254,7 @@ def github_roles(
         aws.iam.RolePolicy(
             f"preview-{stack}-policy",
             role=preview.name,
-            policy=document(*preview_statements(account.partition, states[stack])),
+            policy=document(*preview_statements(account, states[stack])),
         )
 
 

@@ -23,6 +23,7 @@ from settings.schema import NODES_PER_GROUP, Problem, Settings
 LOG_DAYS = 30
 # Without this, the cluster accepts network policies and ignores them.
 ADDON_CONFIGURATION = {"vpc-cni": {"enableNetworkPolicy": "true"}}
+CREATOR_ADMIN = "accessConfig.bootstrapClusterCreatorAdminPermissions"
 CLUSTER_POLICIES = ("AmazonEKSClusterPolicy",)
 # EKS uses the key for Kubernetes secrets with the cluster role, for example when it updates the control plane.
 SECRETS_ACTIONS = ("kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:ListGrants")
@@ -154,7 +155,7 @@ class Cluster(pulumi.ComponentResource):
             bootstrap_self_managed_addons=False,
             # Without it, an old cluster would cost six times as much instead of being updated.
             upgrade_policy={"support_type": "STANDARD"},
-            access_config={"authentication_mode": "API", "bootstrap_cluster_creator_admin_permissions": True},
+            access_config={"authentication_mode": "API", "bootstrap_cluster_creator_admin_permissions": False},
             encryption_config={"provider": {"key_arn": args.key_arn}, "resources": ["secrets"]},
             vpc_config={
                 "subnet_ids": subnet_ids,
@@ -166,8 +167,8 @@ class Cluster(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(
                 parent=self,
                 depends_on=[*cluster_attachments, key_policy, *logs],
-                # EKS reads it only when it creates a cluster. A new value would replace a running cluster.
-                ignore_changes=["bootstrapSelfManagedAddons"],
+                # EKS reads them only when it creates a cluster. A new value would replace a running cluster.
+                ignore_changes=["bootstrapSelfManagedAddons", CREATOR_ADMIN],
                 hooks=pulumi.ResourceHookBinding(before_update=[new_subnets]),
             ),
         )
@@ -185,7 +186,7 @@ class Cluster(pulumi.ComponentResource):
         self.nodes = self._nodes(worker_subnets, self.before_nodes)
         # Its pods need nodes to become ready.
         self.coredns = self._addon("coredns", self.nodes, addon_options(f"{self._prefix}coredns", settings.paused))
-        admins = [access for i, arn in enumerate(settings.admins) for access in self._admin(i, arn)]
+        admins = [access for arn in args.region_support.administrators(settings) for access in self._admin(arn)]
 
         certificate = self.cluster.certificate_authority.data
         self.kubeconfig = pulumi.Output.secret(
@@ -396,18 +397,28 @@ class Cluster(pulumi.ComponentResource):
             for i, size in enumerate(group_sizes(workers.count))
         ]
 
-    def _admin(self, i: int, arn: str) -> Sequence[pulumi.Resource]:
-        # In a replacement of the cluster, the engine needs the old entry until the objects in it are deleted.
-        named = pulumi.ResourceOptions(parent=self, delete_before_replace=False)
+    def _admin(self, arn: str) -> Sequence[pulumi.Resource]:
+        """Make a role or user an administrator. Its name is part of the resource name, not its position in a list."""
+        account, principal = arn.split(":", 5)[4:]
+        name = f"{self._prefix}admin-{principal}"
+        if account != self._args.region_support.account:
+            name += f"-{account}"
         entry = aws.eks.AccessEntry(
-            f"{self._prefix}admin-{i}", cluster_name=self.cluster.name, principal_arn=arn, opts=named
+            name, cluster_name=self.cluster.name, principal_arn=arn, opts=self._named_admin(arn, "")
         )
         association = aws.eks.AccessPolicyAssociation(
-            f"{self._prefix}admin-{i}-policy",
+            f"{name}-policy",
             cluster_name=self.cluster.name,
             principal_arn=entry.principal_arn,
             policy_arn=f"arn:{self._args.region_support.partition}:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy",
             access_scope={"type": "cluster"},
-            opts=named,
+            opts=self._named_admin(arn, "-policy"),
         )
         return entry, association
+
+    def _named_admin(self, arn: str, suffix: str) -> pulumi.ResourceOptions:
+        admins = self._args.settings.admins
+        # Before, the name contained the position in `admins`.
+        old = [pulumi.Alias(name=f"{self._prefix}admin-{admins.index(arn)}{suffix}")] if arn in admins else []
+        # In a replacement of the cluster, the engine needs the old entry until the objects in it are deleted.
+        return pulumi.ResourceOptions(parent=self, delete_before_replace=False, aliases=old)

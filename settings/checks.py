@@ -15,7 +15,7 @@ import yaml
 
 from settings.credentials import STATIC_KEYS, not_for_cli
 from settings.quotas import most_workers, quotas_of
-from settings.region import BUDGETS_PARTITION, RegionSupport, read_region_support, services_for
+from settings.region import BUDGETS_PARTITION, PRINCIPAL, RegionSupport, read_region_support, services_for
 from settings.schema import DEFAULT_ZONES, HIDDEN, KUBERNETES_VERSION, Problem, Settings, camel, load
 from settings.subnets import ADDRESSES_PER_WORKER, LARGEST, SMALLEST, zone_capacity
 from workloads.in_pod import contract
@@ -259,11 +259,12 @@ def _zone_list(s: Settings) -> Problems:
 
 
 def _people(s: Settings) -> Problems:
-    for arn in s.admins:
-        if not re.fullmatch(r"arn:aws[a-z-]*:iam::\d{12}:(role|user)/[\w+=,.@/-]+", arn):
+    named = [("admins", arn) for arn in s.admins] + ([("deployer", s.deployer)] if s.deployer else [])
+    for key, arn in named:
+        if not re.fullmatch(PRINCIPAL, arn):
             hint = "the ARN of the role of this session" if ":assumed-role/" in arn else "an ARN"
             why = "is not the ARN of an IAM role or user"
-            yield Problem("admins", arn, why, f"Write {hint}, such as arn:aws:iam::123456789012:role/admin")
+            yield Problem(key, arn, why, f"Write {hint}, such as arn:aws:iam::123456789012:role/admin")
     boundary = s.permissions_boundary
     if boundary and not re.fullmatch(r"arn:aws[a-z-]*:iam::(\d{12}|aws):policy/[\w+=,.@/-]+", boundary):
         why = "is not the ARN of an IAM policy"
@@ -525,7 +526,28 @@ def _services(s: Settings, region: RegionSupport) -> Problems:
         yield Problem("aws:region", s.region, why, "If creating its resources fails, choose another region")
 
 
-REGION_RULES: tuple[Callable[[Settings, RegionSupport], Problems], ...] = (_zones, _instance_types, _quotas, _budget)
+def _access(s: Settings, region: RegionSupport) -> Problems:
+    access = region.access
+    for arn in access.missing:
+        why = f"does not exist in account {region.account}"
+        yield Problem("deployer" if arn == s.deployer else "admins", arn, why, "Create it first, or correct the ARN")
+    if not s.deployer and not re.fullmatch(PRINCIPAL, access.deployer):
+        why = f"is empty, and this session is {access.deployer}, which EKS does not accept as an administrator"
+        yield Problem("deployer", "", why, "Run Pulumi with the credentials of an IAM role or user")
+    # Others may preview the stack.
+    stranger = s.deployer and access.session not in (None, s.deployer, *s.admins) and not pulumi.runtime.is_dry_run()
+    if stranger and re.fullmatch(PRINCIPAL, s.deployer):
+        why = f"is not the role or user of this session, {access.session}, which would have no access to the cluster"
+        yield Problem("deployer", s.deployer, why, "Use the credentials of the deployer, or add this ARN to admins")
+
+
+REGION_RULES: tuple[Callable[[Settings, RegionSupport], Problems], ...] = (
+    _zones,
+    _instance_types,
+    _quotas,
+    _budget,
+    _access,
+)
 WARNINGS: tuple[Callable[[Settings, RegionSupport], Problems], ...] = (
     _services,
     _images_in_china,

@@ -13,6 +13,9 @@ from pulumi.runtime.sync_await import _sync_await
 from settings.quotas import SERVICE, quotas_of
 from settings.schema import DEFAULT_ZONES, KUBERNETES_VERSION, Problem, Settings
 
+# The ARN of an IAM role or user.
+PRINCIPAL = r"arn:aws[a-z-]*:iam::\d{12}:(role|user)/[\w+=,.@/-]+"
+
 Architecture = Literal["x86_64", "arm64"]
 
 # What a trainer requests. Its limit cannot be lower.
@@ -39,6 +42,21 @@ class InstanceType:
 
 
 @dataclass(frozen=True)
+class Access:
+    """Who can administer the cluster.
+
+    `session` is the IAM role or user of this run, or None if AWS did not answer. `deployer` becomes an administrator.
+    `made_by_eks` means that EKS made it one when it created the cluster: earlier versions of this program let EKS do
+    so. `missing` are the roles and users in the settings that do not exist in this account.
+    """
+
+    session: str | None
+    deployer: str
+    made_by_eks: bool
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class RegionSupport:
     """A region as this account sees it.
 
@@ -59,6 +77,7 @@ class RegionSupport:
     addon_versions: Mapping[str, str]
     quotas: Mapping[str, float]
     has_log_group: bool
+    access: Access
 
     @property
     def instance_type(self) -> InstanceType:
@@ -99,6 +118,12 @@ class RegionSupport:
         others = tuple(zone for zone in self.zones_for_cluster if zone not in self.zones_for_workers)
         return settings.availability_zones or (*self.zones_for_workers, *others)[:DEFAULT_ZONES]
 
+    def administrators(self, settings: Settings) -> tuple[str, ...]:
+        """The roles and users that become administrators of the cluster, each once: first the deployer."""
+        deployer = self.access.deployer
+        every = dict.fromkeys((deployer, *settings.admins))
+        return tuple(arn for arn in every if arn != deployer or not self.access.made_by_eks)
+
     def why_excluded(self, zone: str) -> str:
         """Why workers cannot use a zone. Empty if they can."""
         if zone not in self.zones_for_cluster:
@@ -125,10 +150,12 @@ def read_region_support(settings: Settings) -> tuple[RegionSupport | None, list[
     )
     quotas = [quota.code for quota in quotas_of(settings.workers.instance_types, settings.workers.capacity)]
     logs = [settings.log_group] if settings.control_plane_logs else []
+    principals = {arn: _principal(arn) for arn in (settings.deployer, *settings.admins) if re.fullmatch(PRINCIPAL, arn)}
     answers = _side_by_side(
         {
             **{name: aws.cloudwatch.get_log_groups_output(log_group_name_prefix=name) for name in logs},
             "identity": aws.get_caller_identity_output(),
+            **principals,
             "zones": aws.get_availability_zones_output(filters=[zone_type]),
             "partition": aws.get_partition_output(),
             "offers": aws.ec2.get_instance_type_offerings_output(filters=[types], location_type="availability-zone-id"),
@@ -143,12 +170,15 @@ def read_region_support(settings: Settings) -> tuple[RegionSupport | None, list[
     )
     for name, answer in answers.items():
         unknown_service = name in needed and _not_found(answer)
-        expected = unknown_service or name in (*settings.workers.instance_types, *addons, *quotas)
+        expected = unknown_service or name in (*settings.workers.instance_types, *addons, *quotas, *principals)
         if isinstance(answer, Exception) and not expected:
             pulumi.log.debug(str(answer))
             why = f"could not be checked with AWS: {_reason(answer)}"
             instead = "Check the region's name, your network, and `aws sts get-caller-identity`"
             return None, [Problem("aws:region", settings.region, why, instead)]
+    access = _read_access(settings, answers["identity"], {arn: answers[arn] for arn in principals})
+    if isinstance(access, Problem):
+        return None, [access]
     zones = answers["zones"]
     refused = [name for name in addons if isinstance(answers[name], Exception)]
     return RegionSupport(
@@ -162,7 +192,42 @@ def read_region_support(settings: Settings) -> tuple[RegionSupport | None, list[
         quotas={code: answers[code].value for code in quotas if not isinstance(answers[code], Exception)},
         addon_versions={name: answers[name].version for name in addons if name not in refused},
         has_log_group=any(name in answers[name].log_group_names for name in logs),
+        access=access,
     ), [_no_addon(settings, name, answers[name]) for name in refused[:1]]
+
+
+def _principal(arn: str) -> pulumi.Output[Any]:
+    """Ask IAM for a role or user."""
+    kind, _, name = arn.split(":", 5)[5].partition("/")
+    name = name.rpartition("/")[2]
+    return aws.iam.get_role_output(name=name) if kind == "role" else aws.iam.get_user_output(user_name=name)
+
+
+def _read_access(settings: Settings, identity: Any, principals: Mapping[str, Any]) -> Access | Problem:
+    """`principals` are the answers of IAM for the roles and users in the settings."""
+    # The ARN of a session does not contain the path of its role, and EKS does not accept it.
+    session = _side_by_side({"": aws.iam.get_session_context_output(arn=identity.arn)})[""]
+    issuer = None if isinstance(session, Exception) else str(session.issuer_arn)
+    if not issuer and not settings.deployer:
+        why = f"is empty, and the role of this session could not be read: {_reason(session)}"
+        instead = "Write the ARN of the IAM role or user that runs Pulumi, or allow it iam:GetRole for itself"
+        return Problem("deployer", settings.deployer, why, instead)
+    deployer = settings.deployer or str(issuer)
+    found = aws.eks.get_access_entry_output(cluster_name=settings.cluster_name, principal_arn=deployer)
+    entry = _side_by_side({"": found})[""]
+    # IAM knows only the roles and users of this account. Without the permission to ask, nothing is checked.
+    asked = {arn: answer for arn, answer in principals.items() if arn.split(":")[4] == identity.account_id}
+    return Access(
+        session=issuer,
+        deployer=deployer,
+        # This program tags its access entries. EKS does not.
+        made_by_eks=not isinstance(entry, Exception) and entry.tags.get("project") != settings.project,
+        missing=tuple(arn for arn, answer in asked.items() if _is_missing(arn, answer)),
+    )
+
+
+def _is_missing(arn: str, answer: Any) -> bool:
+    return _not_found(answer) if isinstance(answer, Exception) else answer.arn != arn
 
 
 def _addons(settings: Settings) -> tuple[str, ...]:
@@ -201,8 +266,8 @@ def _side_by_side(calls: Mapping[str, pulumi.Output[Any]]) -> dict[str, Any]:
 
 
 def _not_found(answer: Any) -> bool:
-    """Whether SSM does not have the parameter: AWS's error, or the text that the AWS provider writes instead."""
-    return any(text in str(answer) for text in ("couldn't find resource", "ParameterNotFound"))
+    """Whether the resource does not exist: AWS's error, or the text that the AWS provider writes instead."""
+    return any(text in str(answer) for text in ("couldn't find resource", "ParameterNotFound", "NoSuchEntity"))
 
 
 def _instance_type(found: Any) -> InstanceType | None:

@@ -158,6 +158,7 @@ class Settings:
     kubernetes_version: str
     control_plane_logs: tuple[LogType, ...]
     api_access_cidrs: tuple[str, ...]
+    deployer: str
     admins: tuple[str, ...]
     permissions_boundary: str
     workers: Workers

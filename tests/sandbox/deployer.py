@@ -213,7 +213,13 @@ def _arns(call: Mapping[str, Any], roles: Mapping[str, Role]) -> Iterator[str]:
             return
     if service == "iam":
         host = p.get("Url", "").removeprefix("https://")
-        yield roles[p["RoleName"]].arn if "RoleName" in p else f"arn:aws:iam::{ACCOUNT}:oidc-provider/{host}"
+        if "UserName" in p:
+            yield f"arn:aws:iam::{ACCOUNT}:user/{p['UserName']}"
+        elif "RoleName" in p:
+            made = roles.get(p["RoleName"])
+            yield made.arn if made else f"arn:aws:iam::{ACCOUNT}:role/{p['RoleName']}"
+        else:
+            yield f"arn:aws:iam::{ACCOUNT}:oidc-provider/{host}"
     elif service == "eks" and operation == "DescribeAddonVersions":
         yield "*"
     elif service == "eks":

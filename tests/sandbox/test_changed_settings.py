@@ -24,8 +24,9 @@ SSH_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA
 SHA256 = "0" * 64
 CLAIM = Kind("v1", "PersistentVolumeClaim", "persistentvolumeclaims", True)
 DAEMON_SET = Kind("apps/v1", "DaemonSet", "daemonsets", True)
-# The sandbox sets the first two itself. The third needs an IAM policy that the stack does not create.
-NOT_CHANGED = {"kubeconfig", "pserver.nic", "permissionsBoundary"}
+# The sandbox sets the first two itself. The third needs an IAM policy that the stack does not create. The fourth
+# must be the user of the sandbox.
+NOT_CHANGED = {"kubeconfig", "pserver.nic", "permissionsBoundary", "deployer"}
 # EKS cannot move a running cluster, so these changes are refused before the first resource.
 REFUSED: Mapping[str, object] = {"vpcCidr": "10.7.0.0/16", "availabilityZones": ["us-west-2b", "us-west-2c"]}
 # Where a later change needs another value than the default first.

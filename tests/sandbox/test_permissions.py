@@ -13,18 +13,19 @@ from tests.sandbox.aws_part import AWS_PART, AwsPart, aws_part
 from tests.sandbox.deployer import ACCOUNT, Need, allowed, needs, policies, reasons, roles_of
 
 REGION, CLUSTER = "us-west-2", "paddle-cluster"
-ADMIN = f"arn:aws:iam::{ACCOUNT}:role/admin"
-NAMES = Names(ACCOUNT, CLUSTER, "amazonaws.com", "aws", REGION, "dev", "paddle", (ADMIN,))
+ADMIN, OPERATOR, DEPLOYER = (
+    f"arn:aws:iam::{ACCOUNT}:{each}" for each in ("role/admin", "user/operator", "user/deployer")
+)
+NAMES = Names(ACCOUNT, CLUSTER, "amazonaws.com", "aws", REGION, "dev", "paddle", (ADMIN, OPERATOR, DEPLOYER))
 OURS = "paddle-on-aws:"
 BEFORE: dict[str, Any] = {
     "aws:region": REGION,
-    f"{OURS}natGateways": "perZone",
     f"{OURS}kubernetesVersion": "1.34",
     f"{OURS}apiAccessCidrs": ["8.8.8.7/32"],
     f"{OURS}controlPlaneLogs": ["audit", "authenticator"],
     f"{OURS}sshPublicKey": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
     f"{OURS}storage": {"driver": "efsCsi"},
-    f"{OURS}admins": [ADMIN],
+    f"{OURS}admins": [ADMIN, OPERATOR],
     f"{OURS}permissionsBoundary": f"arn:aws:iam::{ACCOUNT}:policy/{boundary_name('dev')}",
     f"{OURS}data": {"source": "s3://datasets/words.tar"},
     f"{OURS}notify": {"email": "team@example.com", "monthlyBudget": 400},
@@ -32,7 +33,6 @@ BEFORE: dict[str, Any] = {
 }
 AFTER = {
     **BEFORE,
-    f"{OURS}natGateways": "none",
     f"{OURS}kubernetesVersion": "1.35",
     f"{OURS}apiAccessCidrs": ["8.8.8.8/32"],
     f"{OURS}workers": {"count": 4, "diskGiB": 60},
@@ -40,6 +40,8 @@ AFTER = {
     f"{OURS}notify": {"email": "team@example.com", "monthlyBudget": 500},
     f"{OURS}tags": {"team": "vision"},
 }
+# This replaces the workers, so it is a step of its own.
+WITH_NAT = {**AFTER, f"{OURS}natGateways": "perZone"}
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +51,9 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
         strangers = {"endpoint_url": part.endpoint, "aws_access_key_id": "stranger", "aws_secret_access_key": "x"}
         iam = boto3.client("iam", region_name=REGION, **strangers)
         iam.create_role(RoleName="admin", AssumeRolePolicyDocument="{}")
+        iam.create_user(UserName="operator")
         iam.create_policy(PolicyName=boundary_name("dev"), PolicyDocument=json.dumps(boundary_policy(NAMES)))
-        for config in (BEFORE, AFTER):
+        for config in (BEFORE, AFTER, WITH_NAT):
             part.set(config)
             _succeed(part, "up", "--yes", "--skip-preview", *AWS_PART)
         s3 = boto3.client("s3", region_name=REGION, **strangers)
@@ -77,6 +80,12 @@ def test_the_policies_allow_every_call(needed: list[Need]) -> None:
     statements = policies(NAMES)
     refused = [need for need in needed if not allowed(statements, need)]
     assert not refused, "\n".join(map(str, refused))
+
+
+def test_destroy_after_a_refresh_detaches_the_addresses_of_nat_gateways(calls: list[Any]) -> None:
+    gateways = [call for call in calls if call["operation"] == "CreateNatGateway"]
+    detached = {call["parameters"]["AssociationId"] for call in calls if call["operation"] == "DisassociateAddress"}
+    assert len(detached) == len(gateways) > 0
 
 
 def test_each_allowed_action_is_called_or_has_a_reason(needed: list[Need]) -> None:

@@ -92,12 +92,24 @@ class Graph:
         return False
 
 
+# The role of a session has a path, which the ARN of the session does not contain.
+ROLE_OF_SESSION = ("assumed-role/ci/run-1", "role/team/ci")
+
+
 class Aws(mocks.Mocks):
     """Answers like a small AWS: ids, ARNs, and what each region supports."""
 
-    def __init__(self, region: str, refuse: str = "", services: tuple[str, ...] = OFFERED_SERVICES) -> None:
-        self.region, self.refuse, self.services = region, refuse, services
+    def __init__(
+        self,
+        region: str,
+        refuse: str = "",
+        services: tuple[str, ...] = OFFERED_SERVICES,
+        session: str = "user/deployer",
+        entry_tags: Mapping[str, str] | None = None,
+    ) -> None:
+        self.region, self.refuse, self.services, self.entry_tags = region, refuse, services, entry_tags
         self.partition = next((names for part, names in PARTITIONS.items() if region.startswith(part)), AWS)
+        self.session = f"arn:{self.partition[0]}:iam::{ACCOUNT}:{session}"
 
     def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str, dict[str, Any]]:
         state = dict(args.inputs)
@@ -132,13 +144,20 @@ class Aws(mocks.Mocks):
             return {}, [("", f"reading SSM Parameter ({args.args['name']}): couldn't find resource")]
         if args.args.get("kubernetesVersion") == "1.20":
             return {}, [("", "couldn't find resource")]
+        principal = args.args.get("userName") or args.args.get("name", "")
+        if principal == "nobody" or ("getAccessEntry" in args.token and self.entry_tags is None):
+            return {}, [("", f"reading {principal}: couldn't find resource")]
         if "getServiceQuota" in args.token and args.args["quotaCode"] not in QUOTAS:
             return {}, [("", "operation error Service Quotas: GetServiceQuota, AccessDeniedException")]
         gpus = [{"count": GPUS.get(asked, 0), "manufacturer": "NVIDIA", "memorySize": 1, "name": "A10G"}]
         wanted = [name for each in args.args.get("filters", []) for name in each["values"]]
         offers = [(name, zone) for name in wanted for zone in OFFERED_IN.get(name, zones.values())]
         answers: dict[str, dict[str, Any]] = {
-            "aws:index/getCallerIdentity:getCallerIdentity": {"accountId": ACCOUNT},
+            "aws:index/getCallerIdentity:getCallerIdentity": {"accountId": ACCOUNT, "arn": self.session},
+            "aws:iam/getSessionContext:getSessionContext": {"issuerArn": self.session.replace(*ROLE_OF_SESSION)},
+            "aws:eks/getAccessEntry:getAccessEntry": {"tags": self.entry_tags},
+            "aws:iam/getRole:getRole": {"arn": f"arn:{self.partition[0]}:iam::{ACCOUNT}:role/{principal}"},
+            "aws:iam/getUser:getUser": {"arn": f"arn:{self.partition[0]}:iam::{ACCOUNT}:user/{principal}"},
             "aws:index/getPartition:getPartition": dict(zip(("partition", "dnsSuffix"), self.partition, strict=True)),
             "aws:index/getAvailabilityZones:getAvailabilityZones": {
                 "names": list(zones),

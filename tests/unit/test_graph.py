@@ -133,8 +133,9 @@ def test_the_kubernetes_provider_depends_on_the_access_entries(program: RunStack
     """If an access entry were deleted first, the rest of a destroy would fail with Unauthorized."""
     graph = program({"admins": ["arn:aws:iam::123456789012:role/admin"]})
     provider = graph.named("kubernetes")
-    assert graph.leads(provider, graph.named("admin-0"))
-    assert graph.leads(provider, graph.named("admin-0-policy"))
+    for principal in ("role/admin", "user/deployer"):
+        assert graph.leads(provider, graph.named(f"admin-{principal}"))
+        assert graph.leads(provider, graph.named(f"admin-{principal}-policy"))
     assert provider.inputs["clusterIdentifier"] == ENDPOINT, (
         "a new cluster with the same name must have another identifier"
     )

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.unit.conftest import RunStack
-from tests.unit.program import ACCOUNT, Graph, config_of, run, stack_files
+from tests.unit.program import ACCOUNT, Aws, Graph, config_of, run, stack_files
 
 RULES = (
     "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule",
@@ -370,13 +370,58 @@ def test_service_accounts_have_exactly_these_permissions(program: RunStack) -> N
     assert not graph.all("kubernetes:rbac.authorization.k8s.io/v1:ClusterRole")
 
 
-def test_admins_get_access_entries(program: RunStack) -> None:
+DEPLOYER = "arn:aws:iam::123456789012:user/deployer"
+
+
+def administrators(graph: Graph) -> list[str]:
+    return [entry.inputs["principalArn"] for entry in graph.all("aws:eks/accessEntry:AccessEntry")]
+
+
+def test_the_deployer_and_the_admins_get_access_entries(program: RunStack) -> None:
     graph = program({"admins": [ADMIN]})
-    assert graph.named("eks").inputs["accessConfig"]["authenticationMode"] == "API"
-    assert graph.named("admin-0").inputs["principalArn"] == ADMIN
-    policy = graph.named("admin-0-policy").inputs
-    assert policy["policyArn"] == "arn:aws:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
-    assert (policy["principalArn"], policy["accessScope"]) == (ADMIN, {"type": "cluster"})
+    access = graph.named("eks").inputs["accessConfig"]
+    assert access == {"authenticationMode": "API", "bootstrapClusterCreatorAdminPermissions": False}
+    assert administrators(graph) == [ADMIN, DEPLOYER]
+    for arn in (ADMIN, DEPLOYER):
+        policy = graph.named(f"admin-{arn.rpartition(':')[2]}-policy").inputs
+        assert policy["policyArn"] == "arn:aws:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
+        assert (policy["principalArn"], policy["accessScope"]) == (arn, {"type": "cluster"})
+
+
+def test_each_administrator_has_one_access_entry(program: RunStack) -> None:
+    """EKS refuses a second entry for a role or user."""
+    assert administrators(program({"admins": [DEPLOYER, ADMIN]})) == [ADMIN, DEPLOYER]
+    assert administrators(program({"deployer": ADMIN, "admins": [ADMIN, DEPLOYER]})) == [ADMIN, DEPLOYER]
+
+
+def test_the_session_of_a_role_is_its_role_with_the_path(program: RunStack) -> None:
+    graph = program({}, aws=Aws("us-west-2", session="assumed-role/ci/run-1"))
+    assert administrators(graph) == ["arn:aws:iam::123456789012:role/team/ci"]
+
+
+def test_a_role_of_another_account_has_its_own_name(program: RunStack) -> None:
+    graph = program({"admins": [ADMIN, ADMIN.replace("123456789012", "999999999999")]})
+    assert {entry.name for entry in graph.all("aws:eks/accessEntry:AccessEntry")} == {
+        "admin-user/deployer",
+        "admin-role/admin",
+        "admin-role/admin-999999999999",
+    }
+
+
+def test_a_cluster_with_an_entry_for_its_creator_keeps_it(program: RunStack) -> None:
+    """Earlier versions let EKS make the creator an administrator. EKS does not tag this entry."""
+    ours = {"project": "paddle-on-aws"}
+    assert administrators(program({}, aws=Aws("us-west-2", entry_tags=ours))) == [DEPLOYER]
+    assert administrators(program({"admins": [ADMIN]}, aws=Aws("us-west-2", entry_tags={}))) == [ADMIN]
+    eks = program({}).named("eks")
+    assert "accessConfig.bootstrapClusterCreatorAdminPermissions" in eks.options.ignoreChanges
+
+
+def test_access_entries_have_the_names_of_earlier_versions_as_aliases(program: RunStack) -> None:
+    graph = program({"admins": ["arn:aws:iam::123456789012:user/first", ADMIN]})
+    for name in ("admin-role/admin", "admin-role/admin-policy"):
+        (alias,) = graph.named(name).options.aliases
+        assert alias.spec.name == name.replace("role/admin", "1")
 
 
 SIGNED = "https://host.example:8443/data.tar?X-Amz-Signature=0123456789"

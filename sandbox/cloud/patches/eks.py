@@ -22,8 +22,9 @@ from moto.eks.models import Cluster, EKSBackend, Nodegroup, eks_backends
 from moto.eks.responses import EKSResponse
 from moto.iam.models import iam_backends
 from moto.moto_api._internal import mock_random
+from moto.sts.models import sts_backends
 
-from sandbox.cloud.patches import eks_addons, eks_rules
+from sandbox.cloud.patches import eks_addons, eks_rules, sts
 from sandbox.cloud.patches.eks_addons import Addon
 
 VERSION = "1.35"
@@ -380,7 +381,7 @@ class Backend(EKSBackend):
         kind, _, name = arn.split(":")[5].partition("/")
         iam = iam_backends[self.account_id][self.partition]
         known = iam.roles.values() if kind == "role" else iam.users.values()
-        if not any(each.arn == arn for each in known):
+        if (kind, name) != ("user", sts.USER) and not any(each.arn == arn for each in known):
             raise InvalidParameterException(message=f"The specified principalArn is invalid: invalid principal: {name}")
 
 
@@ -419,9 +420,18 @@ class Response(EKSResponse):
     def _parameters(self, *names: str) -> list[Any]:
         return [self._get_param(name) for name in names]
 
+    def _caller(self) -> str:
+        """The ARN of the caller. For a session of a role, it is the ARN of the role with its path."""
+        backend = sts_backends[self.current_account][self.partition]
+        _, arn, account = backend.get_caller_identity(self.access_key, self.region)
+        kind, *names = arn.split(":", 5)[5].split("/")
+        if kind != "assumed-role":
+            return arn
+        return str(iam_backends[account][self.partition].get_role(names[0]).arn)
+
     def create_cluster(self) -> ActionResult:
         cluster = self.eks.create_cluster(
-            caller=f"arn:{self.partition}:iam::{self.current_account}:user/moto",
+            caller=self._caller(),
             **self._given(
                 name="name",
                 version="version",

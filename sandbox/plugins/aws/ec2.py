@@ -6,7 +6,9 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
-from sandbox.plugins.aws.cloud import Cloud, GoneError, first, only, pairs, plain, unpaired
+from botocore.exceptions import ClientError
+
+from sandbox.plugins.aws.cloud import Cloud, GoneError, first, gone, only, pairs, plain, unpaired
 from sandbox.plugins.aws.props import (
     COMPUTED,
     LOCAL,
@@ -282,6 +284,17 @@ def _read_address(cloud: Cloud, identity: str, before: Checked) -> State:
         "publicDns": f"ec2-{address['PublicIp'].replace('.', '-')}.{cloud.region}.compute.{cloud.dns_suffix}",
         "tagsAll": unpaired(address.get("Tags")),
     }
+
+
+def _delete_address(cloud: Cloud, identity: str, state: Checked) -> None:
+    """Detach the address first, if the last refresh saw it on a NAT gateway. The gateway can be gone already."""
+    if association := state.get("associationId"):
+        try:
+            cloud("ec2:DisassociateAddress", AssociationId=association)
+        except ClientError as error:
+            if not gone(error):
+                raise
+    cloud("ec2:ReleaseAddress", AllocationId=identity)
 
 
 def _create_nat(cloud: Cloud, want: Checked) -> str:
@@ -768,7 +781,7 @@ ROWS = [
         create=_create_address,
         read=_read_address,
         update=_retag,
-        delete=_delete_by("ec2:ReleaseAddress", "AllocationId"),
+        delete=_delete_address,
     ),
     Row(
         "aws:ec2/natGateway:NatGateway",

@@ -16,6 +16,7 @@ from typing import Any
 
 import grpc
 import pytest
+from botocore.exceptions import ClientError
 
 from sandbox.plugins.wire import UNKNOWN
 from tests.sandbox import listening
@@ -332,7 +333,7 @@ def test_the_provider_listens_only_on_loopback(plugin: Plugin) -> None:
 def test_functions_return_the_answer_of_aws(plugin: Plugin) -> None:
     caller = plugin.invoke("aws:index/getCallerIdentity:getCallerIdentity")
     assert caller["accountId"] == "123456789012"
-    assert caller["arn"] == "arn:aws:iam::123456789012:user/moto"
+    assert caller["arn"] == "arn:aws:iam::123456789012:user/deployer"
     partition = plugin.invoke("aws:index/getPartition:getPartition")
     assert (partition["partition"], partition["dnsSuffix"]) == ("aws", "amazonaws.com")
     assert partition["reverseDnsPrefix"] == "com.amazonaws"
@@ -396,3 +397,56 @@ def test_quotas_of_ec2_have_a_value(plugin: Plugin) -> None:
     assert found["quotaName"] == "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances"
     assert found["value"] == found["defaultValue"] > 1000
     assert "NoSuchResource" in error_of(lambda: plugin.invoke(token, serviceCode="ec2", quotaCode="L-0"))
+
+
+def test_the_session_of_a_role_has_the_arn_of_the_role(plugin: Plugin, aws: Callable[[str], Any]) -> None:
+    token = "aws:iam/getSessionContext:getSessionContext"
+    aws("iam").create_role(RoleName="ci", Path="/team/", AssumeRolePolicyDocument="{}")
+    found = plugin.invoke(token, arn="arn:aws:sts::123456789012:assumed-role/ci/run-1")
+    assert found["issuerArn"] == "arn:aws:iam::123456789012:role/team/ci"
+    aws("iam").delete_role(RoleName="ci")
+    user = "arn:aws:iam::123456789012:user/deployer"
+    assert plugin.invoke(token, arn=user)["issuerArn"] == user
+
+
+def test_roles_and_users_exist_or_are_missing(plugin: Plugin, aws: Callable[[str], Any]) -> None:
+    iam = aws("iam")
+    iam.create_role(RoleName="known", AssumeRolePolicyDocument="{}")
+    iam.create_user(UserName="known")
+    assert plugin.invoke("aws:iam/getRole:getRole", name="known")["arn"] == "arn:aws:iam::123456789012:role/known"
+    assert plugin.invoke("aws:iam/getUser:getUser", userName="known")["arn"] == "arn:aws:iam::123456789012:user/known"
+    iam.delete_role(RoleName="known")
+    iam.delete_user(UserName="known")
+    role = error_of(lambda: plugin.invoke("aws:iam/getRole:getRole", name="nobody"))
+    assert "reading IAM Role (nobody): couldn't find resource" in role
+    user = error_of(lambda: plugin.invoke("aws:iam/getUser:getUser", userName="nobody"))
+    assert "reading IAM User (nobody): couldn't find resource" in user
+
+
+def test_the_access_entry_of_the_creator_has_no_tags(plugin: Plugin, aws: Callable[[str], Any]) -> None:
+    ec2, eks = aws("ec2"), aws("eks")
+    vpc = ec2.create_vpc(CidrBlock="10.7.0.0/16")["Vpc"]["VpcId"]
+    subnets = [
+        ec2.create_subnet(VpcId=vpc, CidrBlock=f"10.7.{i}.0/24", AvailabilityZone=zone)["Subnet"]["SubnetId"]
+        for i, zone in enumerate(("eu-west-1a", "eu-west-1b"))
+    ]
+    role = aws("iam").create_role(RoleName="creator-test", AssumeRolePolicyDocument="{}")["Role"]["Arn"]
+    given = {"clusterName": "creator-test", "principalArn": "arn:aws:iam::123456789012:user/deployer"}
+    network = {"subnetIds": subnets}
+    token = "aws:eks/getAccessEntry:getAccessEntry"
+    for creator_is_admin in (True, False):
+        access = {"authenticationMode": "API", "bootstrapClusterCreatorAdminPermissions": creator_is_admin}
+        eks.create_cluster(name="creator-test", roleArn=role, resourcesVpcConfig=network, accessConfig=access)
+        if creator_is_admin:
+            assert plugin.invoke(token, **given)["tags"] == {}
+            with pytest.raises(ClientError, match="already in use"):
+                eks.create_access_entry(**given)
+        else:
+            assert "couldn't find resource" in error_of(lambda: plugin.invoke(token, **given))
+            eks.create_access_entry(**given, tags={"project": "paddle-on-aws"})
+            assert plugin.invoke(token, **given)["tags"] == {"project": "paddle-on-aws"}
+        eks.delete_cluster(name="creator-test")
+    for subnet in subnets:
+        ec2.delete_subnet(SubnetId=subnet)
+    ec2.delete_vpc(VpcId=vpc)
+    aws("iam").delete_role(RoleName="creator-test")

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -9,6 +10,8 @@ import pulumi
 import pytest
 
 from bootstrap import policies
+from settings.schema import Settings
+from settings.stack_file import stack_settings
 from tests.iam_evaluator import Request, permitted
 from tests.unit.program import ACCOUNT, NAME, PROJECT, Graph, run
 
@@ -122,6 +125,9 @@ def test_the_preview_role_can_only_read_its_stack(graph: Graph) -> None:
         "ec2:DescribeInstanceTypeOfferings",
         "ec2:DescribeInstanceTypes",
         "eks:DescribeAddonVersions",
+        "eks:DescribeAccessEntry",
+        "iam:GetRole",
+        "iam:GetUser",
         "kms:Decrypt",
         "logs:DescribeLogGroups",
         "s3:GetObject",
@@ -215,12 +221,18 @@ def test_the_policies_contain_the_names_of_the_stack(graph: Graph) -> None:
 def test_the_deployers_and_the_admins_of_a_stack_may_get_access_to_its_cluster(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    me = f"arn:aws:iam::{ACCOUNT}:user/me"
+    me, named, friend = (f"arn:aws:iam::{ACCOUNT}:user/{name}" for name in ("me", "named", "friend"))
+
+    def settings_of(stack: str) -> Settings:
+        return replace(stack_settings(stack), deployer=named, admins=(friend, named)) if stack == "prod" else ours
+
+    ours = stack_settings("dev")
+    monkeypatch.setattr("bootstrap.account_settings.stack_settings", settings_of)
     graph = bootstrap(monkeypatch, deployers={"dev": [me]})
-    for stack, expected in (("dev", {me}), ("prod", set())):
+    for stack, expected in (("dev", [me]), ("prod", [named, friend])):
         (access,) = (s for s in statements(graph, f"deployer-{stack}-cluster") if s["Sid"] == "ClusterAccess")
-        principals = set(access["Condition"]["ArnEquals"]["eks:principalArn"])
-        assert principals == {f"arn:aws:iam::{ACCOUNT}:role/paddle-deploy-{stack}", *expected}
+        principals = access["Condition"]["ArnEquals"]["eks:principalArn"]
+        assert principals == [f"arn:aws:iam::{ACCOUNT}:role/paddle-deploy-{stack}", *expected], "each once"
 
 
 def test_each_condition_on_tags_names_the_stack(graph: Graph) -> None:

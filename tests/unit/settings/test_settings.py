@@ -285,6 +285,29 @@ def test_a_stack_that_keeps_its_data_should_pin_its_images(program: RunStack, mo
     assert shown == []
 
 
+def test_an_identity_that_eks_does_not_accept_is_reported(program: RunStack) -> None:
+    assert refusal(program, {}, aws=Aws("us-west-2", session="root")) == [
+        'deployer: "" is empty, and this session is arn:aws:iam::123456789012:root, which EKS does not accept as an '
+        "administrator. Run Pulumi with the credentials of an IAM role or user."
+    ]
+
+
+def test_a_role_of_the_session_that_cannot_be_read_is_reported(program: RunStack) -> None:
+    aws = Aws("us-west-2", refuse="getSessionContext")
+    (problem,) = refusal(program, {}, aws=aws)
+    assert problem.startswith('deployer: "" is empty, and the role of this session could not be read: ')
+    program({"deployer": "arn:aws:iam::123456789012:role/ci"}, aws=aws)
+
+
+def test_others_can_preview_the_stack_of_the_deployer(program: RunStack) -> None:
+    program({"deployer": "arn:aws:iam::123456789012:role/ci"}, preview=True)
+
+
+def test_iam_that_does_not_answer_is_no_problem(program: RunStack) -> None:
+    program({"admins": ["arn:aws:iam::123456789012:role/nobody"]}, aws=Aws("us-west-2", refuse="iam/getRole"))
+    program({"admins": ["arn:aws:iam::999999999999:role/nobody"]})
+
+
 def test_an_aws_that_does_not_answer_is_reported(program: RunStack) -> None:
     reported = refusal(program, {"trainers": 0}, aws=Aws("us-west-2", refuse="getCallerIdentity"))
     assert reported[0] == "trainers: 0 is too small. Write 1 or more."
