@@ -1,4 +1,4 @@
-"""Repairs the state of a stack after its engine was killed: `python -m recover STACK [--dry-run]`."""
+"""Repairs the state of a stack after its engine was killed, and lists what AWS has and the state does not."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ from botocore.exceptions import BotoCoreError, ClientError, WaiterError
 
 from recover import state
 from recover.find import find
+from recover.unrecorded import search_unrecorded
+
+# The other tags of a stack can change.
+OWNER_TAGS = ("project", "stack")
 
 # A resource that AWS is still creating must be ready before `pulumi up` uses it.
 WAITERS: Mapping[str, tuple[str, str, Callable[[Mapping[str, Any], str], dict[str, Any]]]] = {
@@ -91,31 +95,73 @@ def lines(deployment: Mapping[str, Any], found: Mapping[str, Sequence[str]]) -> 
     return text
 
 
+def session(provider: Mapping[str, Any]) -> boto3.Session:
+    """The AWS credentials of the stack: profile and role of its aws:* settings, otherwise those of the environment."""
+    secret = [key for key in ("profile", "assumeRoles") if not isinstance(provider.get(key, ""), str)]
+    if secret:
+        raise RecoverError(
+            f"aws:{secret[0]} is a secret, so the account of the stack is unknown. Set it without --secret."
+        )
+    region = provider.get("region")
+    found = boto3.Session(profile_name=provider.get("profile"), region_name=region)
+    for role in json.loads(provider.get("assumeRoles") or "[]"):
+        optional = {"ExternalId": role["externalId"]} if role.get("externalId") else {}
+        keys = found.client("sts").assume_role(
+            RoleArn=role["roleArn"], RoleSessionName=role.get("sessionName") or "recover", **optional
+        )["Credentials"]
+        found = boto3.Session(keys["AccessKeyId"], keys["SecretAccessKey"], keys["SessionToken"], region_name=region)
+    return found
+
+
 def recover(stack: str, dry_run: bool, config_file: str) -> None:
     exported = json.loads(pulumi(stack, "stack", "export"))
     deployment = exported["deployment"]
-    if not deployment.get("pending_operations"):
+    client = functools.cache(session(state.provider(deployment)).client)
+    if deployment.get("pending_operations"):
+        deployment = repair(client, stack, exported, dry_run, config_file)
+    else:
         print(f"Nothing to recover: no operation of stack {stack} was interrupted.")
-        return
+    print(*unrecorded_lines(client, stack, deployment), sep="\n")
+
+
+def unrecorded_lines(client: Callable[[str], Any], stack: str, deployment: Mapping[str, Any]) -> list[str]:
+    tags = {key: value for key, value in state.stack_tags(deployment).items() if key in OWNER_TAGS}
+    if len(tags) < len(OWNER_TAGS):
+        return ["The state has no tags, so `recover` cannot search AWS for resources that are not in the state."]
+    found = search_unrecorded(client, deployment, tags)
+    if not found:
+        return [f"AWS has no resources with the tags of stack {stack} that are not in its state."]
+    return [
+        f"Resources with the tags of stack {stack} that are not in its state:",
+        *(each.line for each in found),
+        "`recover` does not delete them: a stack with the same name in another backend has the same tags.",
+    ]
+
+
+def repair(
+    client: Callable[[str], Any], stack: str, exported: Mapping[str, Any], dry_run: bool, config_file: str
+) -> Mapping[str, Any]:
+    """Add to the state what the interrupted run created, and return this state."""
+    deployment: Mapping[str, Any] = exported["deployment"]
     on_aws = any(each.type.startswith(state.AWS) for each in state.unfinished(deployment))
     if on_aws and not state.stack_tags(deployment):
         raise RecoverError(
             f"the state of stack {stack} has no tags, so its resources cannot be found. Run `pulumi up`."
         )
-    client = functools.cache(
-        lambda service: boto3.client(service, region_name=state.provider(deployment).get("region"))
-    )
     found = search(client, deployment)
     print(f"Unfinished resources of stack {stack}:", *lines(deployment, found) or ["  none"], sep="\n")
+    adopted = state.adopt(deployment, found)
     if dry_run:
-        return
+        return adopted
     wait_until_ready(client, deployment, found)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "state.json"
-        file.write_text(json.dumps({**exported, "deployment": state.adopt(deployment, found)}))
+        file.write_text(json.dumps({**exported, "deployment": adopted}))
         pulumi(stack, "stack", "import", "--file", str(file))
     pulumi(stack, "refresh", "--yes", "--skip-preview", *(["--config-file", config_file] if config_file else []))
     print("The state is repaired. Continue with `pulumi up` or `pulumi destroy`.")
+    repaired: Mapping[str, Any] = json.loads(pulumi(stack, "stack", "export"))["deployment"]
+    return repaired
 
 
 def wait_until_ready(
@@ -135,7 +181,7 @@ def wait_until_ready(
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m recover", description=__doc__)
     parser.add_argument("stack", help="name of the stack")
-    parser.add_argument("--dry-run", action="store_true", help="only list the unfinished resources")
+    parser.add_argument("--dry-run", action="store_true", help="only list the resources")
     parser.add_argument("--config-file", default="", help="stack file, if it is not Pulumi.STACK.yaml")
     given = parser.parse_args()
     try:

@@ -19,7 +19,11 @@ Environment = dict[str, Any]
 Application = Callable[[Environment, Callable[..., Any]], Iterable[bytes]]
 
 # Service names in request signatures that differ from botocore's names.
-MODELS = {"elasticfilesystem": "efs", "servicequotas": "service-quotas"}
+MODELS = {
+    "elasticfilesystem": "efs",
+    "servicequotas": "service-quotas",
+    "tagging": "resourcegroupstaggingapi",
+}
 ACCOUNT = "123456789012"
 EC2_ID = re.compile(r"[a-z]+(-[a-z]+)*-[0-9a-f]{8,17}")
 SIGNED = re.compile(r"Credential=([^/,]+)/\d+/([^/,]+)/([^/,]+)/aws4_request")

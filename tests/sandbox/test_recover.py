@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import os
 import re
 import signal
@@ -9,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import boto3
 import pytest
@@ -16,7 +19,7 @@ import pytest
 from sandbox.paths import CHECKOUT
 from tests.sandbox.aws_part import AWS_PART, AwsPart, aws_part
 from tests.sandbox.inventory import added, inventory
-from tests.unit.program import config_of
+from tests.unit.program import NAME, config_of
 
 Inventory = dict[str, list[str]]
 
@@ -34,14 +37,16 @@ def empty(part: AwsPart) -> Inventory:
 
 
 def held(part: AwsPart) -> Inventory:
-    return inventory(
-        lambda service: boto3.client(
-            service,
-            region_name="us-west-2",
-            endpoint_url=part.endpoint,
-            aws_access_key_id="test",
-            aws_secret_access_key="test",
-        )
+    return inventory(functools.partial(client, part))
+
+
+def client(part: AwsPart, service: str) -> Any:
+    return boto3.client(
+        service,
+        region_name="us-west-2",
+        endpoint_url=part.endpoint,
+        aws_access_key_id="test",
+        aws_secret_access_key="test",
     )
 
 
@@ -97,6 +102,8 @@ def destroy(part: AwsPart) -> None:
     assert done.returncode == 0, done.stdout
 
 
+NOTHING_UNRECORDED = "AWS has no resources with the tags of stack dev that are not in its state."
+
 # Numbers of changes. To try others: KILL_AFTER="3 17 44" pytest tests/sandbox/test_recover.py
 MOMENTS = [int(each) for each in os.environ.get("KILL_AFTER", "40").split()]
 
@@ -108,7 +115,11 @@ def test_up_continues_without_duplicates(part: AwsPart, empty: Inventory, after:
     assert before
     listed = recover(part, "--dry-run")
     assert added(empty, held(part)) == before
-    assert recover(part).startswith(listed.rstrip())
+    unfinished, _, unrecorded = listed.rstrip().rpartition("\n")
+    assert unrecorded == NOTHING_UNRECORDED
+    repaired = recover(part).rstrip()
+    assert repaired.startswith(unfinished)
+    assert repaired.endswith(NOTHING_UNRECORDED)
     assert "Nothing to recover" in recover(part)
     up(part)
     created = held(part)
@@ -129,3 +140,56 @@ def test_destroy_continues_until_nothing_is_left(part: AwsPart, empty: Inventory
     recover(part)
     destroy(part)
     assert held(part) == empty
+
+
+def test_resources_that_the_state_does_not_contain_are_listed_and_not_changed(part: AwsPart, empty: Inventory) -> None:
+    part.set({**config_of("dev"), "paddle-on-aws:natGateways": "single"})
+    up(part)
+    nothing = ["Nothing to recover: no operation of stack dev was interrupted.", NOTHING_UNRECORDED]
+    assert recover(part).splitlines() == nothing
+    everything = held(part)
+    # A stack of another name in the same account, and a resource of another project.
+    ec2 = client(part, "ec2")
+    others = [ec2.create_vpc(CidrBlock="10.9.0.0/16")["Vpc"]["VpcId"] for _ in range(2)]
+    for other, owner in zip(others, ({"project": NAME, "stack": "prod"}, {"stack": "dev"}), strict=True):
+        ec2.create_tags(Resources=[other], Tags=[{"Key": key, "Value": value} for key, value in owner.items()])
+    complete = part.engine.output_of("stack", "export")
+    write_state(part, without(complete, "aws:"))
+    changed = changes(part)
+    listed = recover(part)
+    assert not [other for other in others if other in listed]
+    money = [line.partition(": ")[0] for line in listed.splitlines() if line.endswith(": costs money")]
+    for kind in ("nat gateways", "addresses", "file systems", "keys", "buckets", "clusters", "zones"):
+        own = set(everything[kind]) - set(empty[kind])
+        assert own
+        assert all(any(identity.removeprefix("/") in line for line in money) for identity in own), (kind, listed)
+    for kind in ("subnets", "vpcs", "gateways", "launch templates"):
+        assert all(identity in listed for identity in set(everything[kind]) - set(empty[kind])), (kind, listed)
+    assert recover(part, "--dry-run") == listed
+    assert changes(part) == changed
+    write_state(part, json.loads(complete))
+    assert recover(part).splitlines() == nothing
+    destroy(part)
+    for other in others:
+        ec2.delete_vpc(VpcId=other)
+    part.set(config_of("dev"))
+    assert held(part) == empty
+
+
+def without(exported: str, types: str) -> dict[str, Any]:
+    """The state without the resources of these types, as if it came from an old copy."""
+    state: dict[str, Any] = json.loads(exported)
+    resources = state["deployment"]["resources"]
+    gone = {each["urn"] for each in resources if each["type"].startswith(types)}
+    kept = [each for each in resources if each["urn"] not in gone]
+    for each in kept:
+        each["dependencies"] = [urn for urn in each.get("dependencies") or [] if urn not in gone]
+        each.pop("propertyDependencies", None)
+    state["deployment"]["resources"] = kept
+    return state
+
+
+def write_state(part: AwsPart, state: dict[str, Any]) -> None:
+    file = part.engine.folder / "state.json"
+    file.write_text(json.dumps(state))
+    part.engine.output_of("stack", "import", "--file", str(file))

@@ -15,6 +15,7 @@ from sandbox.cloud.patches import (
     service_quotas,
     sns,
     sts,
+    tagging,
 )
 
 
@@ -34,5 +35,6 @@ def apply() -> None:
         service_quotas,
         sns,
         sts,
+        tagging,
     ):
         patch.apply()
