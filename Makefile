@@ -73,7 +73,7 @@ unit-python: ## run the unit tests on another Python: make unit-python PYTHON=py
 	.venv-$(notdir $(PYTHON))/bin/pytest tests/unit -n auto
 
 test: lint types unit ## run all checks and all tests
-	$(BIN)/pytest --ignore tests/unit --durations 15
+	$(BIN)/pytest --ignore tests/unit -n 4 --dist loadfile --no-loadscope-reorder --durations 15
 
 bench: venv ## measure the program (3 and 1000 trainers), the preparation of data and the export (1 GB each)
 	$(BIN)/python -m bench.program

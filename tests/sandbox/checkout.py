@@ -96,15 +96,15 @@ class Checkout:
     def running(self, *arguments: str, under: Sequence[str] = ()) -> Iterator[subprocess.Popen[str]]:
         """Start `python -m sandbox ARGUMENTS`. Interrupt it if it is still running at the end of the block."""
         process = subprocess.Popen(
-            [*under, sys.executable, "-m", "sandbox", *arguments],
+            # If pytest runs in the background, it ignores SIGINT, and so would its children. A function that runs after
+            # the fork could reset the signal too, but gRPC in this process can end the child at that moment.
+            ["env", "--default-signal=INT", *under, sys.executable, "-m", "sandbox", *arguments],
             cwd=self.project,
             env=self.environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            # If pytest runs in the background, it ignores SIGINT, and so would its children.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         )
         try:
             yield process

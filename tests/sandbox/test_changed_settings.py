@@ -244,7 +244,7 @@ GROUPS: Mapping[str, list[Change]] = {
             False,
         ),
     ],
-    "protected data": [Change("retainData", True, protected, {"key", "bucket", "efs"})],
+    "protected data": [Change("retainData", True, protected, {"key", "paddle-local", "efs"})],
 }
 
 

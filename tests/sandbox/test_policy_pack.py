@@ -36,8 +36,8 @@ def test_a_setting_violates_a_rule_about_one_resource(prod: AwsPart) -> None:
     prod.set({**config_of("prod"), "paddle-on-aws:retainData": False})
     done = prod.pulumi(*PREVIEW)
     assert done.returncode != 0
-    assert "[mandatory]  data-kept  (aws:s3:Bucket: bucket)" in done.stdout
-    assert "bucket: protect is off in stack prod. Set retainData: true" in done.stdout
+    assert "[mandatory]  data-kept  (aws:s3:Bucket: paddle-prod)" in done.stdout
+    assert "paddle-prod: protect is off in stack prod. Set retainData: true" in done.stdout
     assert "Traceback" not in done.stdout
 
 

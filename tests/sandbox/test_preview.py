@@ -179,9 +179,13 @@ def test_the_preview_role_has_only_the_permissions_of_a_preview(project: Project
     (name,) = iam.list_role_policies(RoleName=role)["PolicyNames"]
     statements = iam.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"]["Statement"]
 
+    iam.create_role(RoleName="admin", AssumeRolePolicyDocument='{"Version":"2012-10-17"}')
+    iam.create_user(UserName="operator")
     before = len(project.part.calls())
-    # Without this setting, a preview does not ask for log groups.
-    project.preview("Pulumi.dev.yaml", ("config:\n", "config:\n  paddle-on-aws:controlPlaneLogs: [audit]\n"))
+    # Without these settings, a preview does not ask for log groups and administrators.
+    people = "[arn:aws:iam::123456789012:role/admin, arn:aws:iam::123456789012:user/operator]"
+    more = f"  paddle-on-aws:controlPlaneLogs: [audit]\n  paddle-on-aws:admins: {people}\n"
+    project.preview("Pulumi.dev.yaml", ("config:\n", f"config:\n{more}"))
     wanted: list[Any] = [need for call in project.part.calls()[before:] for need in needs(call, {})]
     assert [need for need in wanted if not allowed(statements, need)] == []
     given = {action for statement in statements for action in statement["Action"] if action[:3] not in ("s3:", "kms")}
@@ -189,9 +193,21 @@ def test_the_preview_role_has_only_the_permissions_of_a_preview(project: Project
 
 
 def test_secret_settings_appear_in_no_comment(project: Project) -> None:
-    change = ('return [allow("ReadData"', 'return [allow("ReadDataSet"')
-    code, comment = project.preview("infra/job_roles.py", change)
+    file, (old, new) = (
+        project.folder / "infra/job_roles.py",
+        ('return [allow("ReadData"', 'return [allow("ReadDataSet"'),
+    )
+    code, comment = project.preview("infra/job_roles.py", (old, new))
     assert code == 0, comment
-    assert "ReadDataSet" in comment, "the diff shows the policy that names the secret"
-    assert "[secret]" in comment
+    assert re.search(r"^\| update \| `data\S*` \| `aws:iam/rolePolicy:RolePolicy` \|", comment, re.MULTILINE)
     assert SECRET.removeprefix("s3://") not in comment
+    # The comment can end before this resource. This is the part of the diff about it.
+    before = file.read_text()
+    file.write_text(before.replace(old, new))
+    try:
+        target = ("--target", "**aws:iam/rolePolicy:RolePolicy::data*")
+        diff = project.succeed("pulumi", "preview", "--diff", "--stack", "dev", *target)
+    finally:
+        file.write_text(before)
+    assert "~ policy: [secret] => [secret]" in diff, "the policy names the secret"
+    assert SECRET.removeprefix("s3://") not in diff

@@ -22,6 +22,7 @@ NOT_LISTED = {
     "aws:budgets/budget:Budget",
     "aws:ec2/route:Route",
     "aws:ec2/routeTableAssociation:RouteTableAssociation",
+    "aws:efs/backupPolicy:BackupPolicy",
     "aws:efs/fileSystemPolicy:FileSystemPolicy",
     "aws:efs/mountTarget:MountTarget",
     "aws:eks/accessPolicyAssociation:AccessPolicyAssociation",
