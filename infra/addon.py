@@ -16,7 +16,7 @@ def addon(
     role_arn: pulumi.Input[str] | None = None,
     configuration: Mapping[str, str] | None = None,
 ) -> aws.eks.Addon:
-    """Installs the add-on, or takes over its self-managed copy. The update follows the update of the cluster."""
+    """Installs the add-on, or takes over its self-managed copy. It is updated after the cluster."""
     return aws.eks.Addon(
         logical_name,
         cluster_name=cluster.name,

@@ -14,7 +14,7 @@ ABORTED_UPLOADS_DAYS = 7
 
 @dataclass(frozen=True)
 class BucketArgs:
-    """The name of the bucket is `name` and seven digits: bootstrap/deployer/ gives access by this name."""
+    """Pulumi adds random characters to `name`. The policies in bootstrap/deployer/ match buckets by `name`."""
 
     name: str
     key_arn: pulumi.Input[str]
@@ -31,7 +31,7 @@ class Bucket(pulumi.ComponentResource):
             prefix(name, "bucket") + args.name,
             # Destroy also deletes all objects and their versions.
             force_destroy=not args.retain,
-            # The alias is the logical name of earlier versions. Such a bucket also keeps its name in AWS.
+            # The logical name in earlier versions. With this alias, an existing bucket is kept, with its name in AWS.
             opts=pulumi.ResourceOptions(parent=self, protect=args.retain, aliases=[pulumi.Alias(name=name)]),
         )
         versioning = aws.s3.BucketVersioning(

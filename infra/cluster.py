@@ -74,7 +74,7 @@ def group_sizes(count: int) -> list[int]:
 
 
 def refuse_log_group(name: str, settings: Settings) -> pulumi.ResourceHook:
-    """A hook that stops a preview or an update with the commands for a log group that exists already."""
+    """A hook that stops a preview or an update if the log group exists. The error shows how to adopt or delete it."""
 
     def refuse(_: pulumi.ResourceHookArgs) -> None:
         why = f"needs the log group {settings.log_group}, which exists and does not belong to this stack"
@@ -109,7 +109,7 @@ class ClusterArgs:
 
 
 class Cluster(pulumi.ComponentResource):
-    """`kubernetes` is the provider of all objects in the cluster. `before_nodes` must outlive the nodes."""
+    """`kubernetes` is the provider of all objects in the cluster. The nodes must be deleted before `before_nodes`."""
 
     settings: Settings
     cluster: aws.eks.Cluster
@@ -153,7 +153,7 @@ class Cluster(pulumi.ComponentResource):
             enabled_cluster_log_types=list(settings.control_plane_logs) or None,
             # The program installs the same add-ons itself, so that they are updated together with the cluster.
             bootstrap_self_managed_addons=False,
-            # Without it, an old cluster would cost six times as much instead of being updated.
+            # EKS then upgrades the cluster when standard support ends. Otherwise the price would be six times as high.
             upgrade_policy={"support_type": "STANDARD"},
             access_config={"authentication_mode": "API", "bootstrap_cluster_creator_admin_permissions": False},
             encryption_config={"provider": {"key_arn": args.key_arn}, "resources": ["secrets"]},
@@ -167,7 +167,7 @@ class Cluster(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(
                 parent=self,
                 depends_on=[*cluster_attachments, key_policy, *logs],
-                # EKS reads them only when it creates a cluster. A new value would replace a running cluster.
+                # EKS reads these only when it creates a cluster. A new value would replace a running cluster.
                 ignore_changes=["bootstrapSelfManagedAddons", CREATOR_ADMIN],
                 hooks=pulumi.ResourceHookBinding(before_update=[new_subnets]),
             ),
@@ -179,12 +179,12 @@ class Cluster(pulumi.ComponentResource):
             client_id_lists=["sts.amazonaws.com"],
             opts=child,
         )
-        # Nodes become ready only with a network plugin. If it were deleted before them, their interfaces would stay.
+        # Nodes need a network plugin to become ready. Delete the nodes before it, otherwise network interfaces remain.
         plugins = [self._addon(name) for name in ("vpc-cni", "kube-proxy")]
         worker_subnets = subnet_ids[: settings.worker_zones(len(subnet_ids))]
         self.before_nodes = [*rules, *network.routes, *plugins]
         self.nodes = self._nodes(worker_subnets, self.before_nodes)
-        # Its pods need nodes to become ready.
+        # The pods of CoreDNS need nodes to become ready.
         self.coredns = self._addon("coredns", self.nodes, addon_options(f"{self._prefix}coredns", settings.paused))
         admins = [access for arn in args.region_support.administrators(settings) for access in self._admin(arn)]
 
@@ -201,7 +201,7 @@ class Cluster(pulumi.ComponentResource):
         self.kubernetes = k8s.Provider(
             f"{self._prefix}kubernetes",
             kubeconfig=self.kubeconfig,
-            # Only a new cluster replaces the objects. A new cluster has a new endpoint, even with the same name.
+            # Replace the objects only with the cluster. A new cluster has a new endpoint, even with the same name.
             cluster_identifier=self.cluster.endpoint,
             # Pods need nodes, and the provider needs its access entry until all objects are deleted.
             opts=pulumi.ResourceOptions(parent=self, depends_on=[*self.nodes, self.coredns, *admins]),
@@ -223,7 +223,7 @@ class Cluster(pulumi.ComponentResource):
     def _log_group(self) -> aws.cloudwatch.LogGroup:
         settings = self._args.settings
         name = f"{self._prefix}cluster-logs"
-        # Only the engine knows whether the group belongs to the stack already: it calls the hook before it creates one.
+        # Only the engine knows whether the group belongs to the stack. It calls the hook only before it creates it.
         existing = self._args.region_support.has_log_group
         hooks = pulumi.ResourceHookBinding(before_create=[refuse_log_group(name, settings)]) if existing else None
         return aws.cloudwatch.LogGroup(
@@ -232,12 +232,12 @@ class Cluster(pulumi.ComponentResource):
             retention_in_days=LOG_DAYS,
             # The logs must stay readable. Without retainData, the key is deleted with the stack.
             kms_key_id=self._args.key_arn if settings.retain_data else None,
-            # EKS writes logs a little longer than the cluster lives. It would create the group again, without a limit.
+            # EKS writes logs for a while after the cluster is deleted. Then it would create the group without expiry.
             opts=pulumi.ResourceOptions(
                 parent=self,
                 retain_on_delete=True,
                 hooks=hooks,
-                # `pulumi import` cannot name a parent: after destroy, the state contains none.
+                # `pulumi import` cannot set this parent, because after destroy the state does not contain it.
                 aliases=[pulumi.Alias(parent=pulumi.ROOT_STACK_RESOURCE)],
             ),
         )
@@ -342,7 +342,7 @@ class Cluster(pulumi.ComponentResource):
         settings, child = self._args.settings, pulumi.ResourceOptions(parent=self)
         workers, key = settings.workers, settings.ssh_public_key
         policies = WORKER_POLICIES if key else (*WORKER_POLICIES, SESSION_MANAGER_POLICY)
-        # EKS has one name for its service in all partitions, EC2 has not.
+        # The service principal of EC2 depends on the partition, that of EKS does not.
         service = f"ec2.{self._args.region_support.dns_suffix}"
         role, attachments = self._role("worker", service, policies)
         key_pair = aws.ec2.KeyPair(f"{self._prefix}worker-key", public_key=key, opts=child) if key else None
@@ -370,11 +370,11 @@ class Cluster(pulumi.ComponentResource):
             tag_specifications=[{"resource_type": kind, "tags": tags} for kind in ("instance", "volume")],
             opts=child,
         )
-        # Nodes need these routes, rules and policies to join and to drain, so they must be deleted before them.
+        # Nodes need these routes, rules and policies to join and to drain, so the nodes must be deleted first.
         opts = pulumi.ResourceOptions(
             parent=self,
             depends_on=[*attachments, *prerequisites],
-            # Running workers keep or lack a public address, which they need to reach the internet without NAT.
+            # Without NAT, workers need a public address. A running worker cannot get or lose one, so replace it.
             replacement_trigger="public" if settings.nat_gateways == "none" else "private",
         )
         return [
@@ -388,7 +388,7 @@ class Cluster(pulumi.ComponentResource):
                 ami_type=ami_type(self._args.region_support.instance_type),
                 capacity_type="SPOT" if workers.capacity == "spot" else "ON_DEMAND",
                 instance_types=list(workers.instance_types),
-                # EKS allows 0 for the others, but not for the maximum.
+                # EKS allows 0 for the other sizes, but not for the maximum.
                 scaling_config={"desired_size": size, "min_size": size, "max_size": max(size, 1)},
                 update_config={"max_unavailable": 1},
                 launch_template={"id": template.id, "version": template.latest_version.apply(str)},
@@ -398,7 +398,7 @@ class Cluster(pulumi.ComponentResource):
         ]
 
     def _admin(self, arn: str) -> Sequence[pulumi.Resource]:
-        """Make a role or user an administrator. Its name is part of the resource name, not its position in a list."""
+        """Make a role or user an administrator. The resource name contains its name, not its position in a list."""
         account, principal = arn.split(":", 5)[4:]
         name = f"{self._prefix}admin-{principal}"
         if account != self._args.region_support.account:
@@ -418,7 +418,7 @@ class Cluster(pulumi.ComponentResource):
 
     def _named_admin(self, arn: str, suffix: str) -> pulumi.ResourceOptions:
         admins = self._args.settings.admins
-        # Before, the name contained the position in `admins`.
+        # In earlier versions, the name contained the position in `admins`.
         old = [pulumi.Alias(name=f"{self._prefix}admin-{admins.index(arn)}{suffix}")] if arn in admins else []
         # In a replacement of the cluster, the engine needs the old entry until the objects in it are deleted.
         return pulumi.ResourceOptions(parent=self, delete_before_replace=False, aliases=old)

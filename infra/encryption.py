@@ -29,7 +29,7 @@ LAUNCHING_ROLES = (
 def key_policy(account: str, partition: str, dns_suffix: str, region: str, log_group: str | None) -> list[Statement]:
     """The key policy. In a key policy, the resource "*" means the key itself."""
     roles = [f"arn:{partition}:iam::{account}:role/aws-service-role/{role}" for role in LAUNCHING_ROLES]
-    # A condition instead of a principal: a new account has no such roles, and KMS rejects principals that do not exist.
+    # Use a condition, not a principal: a new account lacks these roles, and KMS rejects principals that do not exist.
     by_launching_roles = {"StringEquals": {"aws:PrincipalArn": roles}}
     for_aws = {"Bool": {"kms:GrantIsForAWSResource": "true"}}
     logs = f"arn:{partition}:logs:{region}:{account}:log-group:{log_group}"

@@ -40,7 +40,7 @@ def assumed_by(service: str) -> pulumi.Output[str]:
 
 
 def assumed_by_subject(provider_arn: pulumi.Input[str], host: pulumi.Input[str], subject: str) -> pulumi.Output[str]:
-    """Trust policy for one subject of an identity provider: the exact name, in a token that was issued for AWS."""
+    """Trust policy for one identity: tokens of this provider for AWS, with exactly this subject."""
     claims = pulumi.Output.from_input(host).apply(
         lambda host: {f"{host}:aud": "sts.amazonaws.com", f"{host}:sub": subject}
     )

@@ -32,12 +32,12 @@ def write_prefix(bucket: pulumi.Input[str], key: pulumi.Input[str], prefix: str)
 
 
 def send_messages(topic: pulumi.Input[str]) -> Statement:
-    """The permission to send messages. SNS encrypts them with the permissions for the key that `write_prefix` gives."""
+    """The permission to send messages. Their encryption also needs the key permissions from `write_prefix`."""
     return allow("SendMessages", ("sns:Publish",), topic)
 
 
 def read_source(partition: str, key: pulumi.Input[str], source: str, secret: bool) -> list[Statement]:
-    """The permissions to read s3://bucket/key or all of s3://bucket/folder/, encrypted with the stack's key or not."""
+    """The permissions to read s3://bucket/key or all of s3://bucket/folder/, also if the stack's key encrypts them."""
     bucket, _, name = source.removeprefix("s3://").partition("/")
     arn = f"arn:{partition}:s3:::{bucket}"
 

@@ -13,7 +13,7 @@ from settings.subnets import cidr_plan
 
 @dataclass(frozen=True)
 class NetworkArgs:
-    """`worker_zones` is the number of zones that have workers, the first ones."""
+    """The first `worker_zones` zones have workers."""
 
     cluster_name: str
     region: str

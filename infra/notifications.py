@@ -41,7 +41,7 @@ class Notifications(pulumi.ComponentResource):
                 limit_amount=str(settings.notify.monthly_budget),
                 limit_unit="USD",
                 cost_filters=[{"name": "TagKeyValue", "values": [f"user:stack${settings.stack}"]}],
-                # AWS Budgets sends these itself. Through the topic, it would need rights to the topic and to the key.
+                # AWS Budgets sends these e-mails itself. To use the topic, it would need access to it and its key.
                 notifications=[
                     {
                         "comparison_operator": "GREATER_THAN",

@@ -1,4 +1,4 @@
-"""workers.count: 0 pauses a stack. Nothing that needs workers is created then: it would wait until a timeout."""
+"""workers.count: 0 pauses a stack. Then nothing that needs workers is created, because it would time out."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,7 @@ import pulumi
 
 
 def job_options(name: str, paused: bool) -> pulumi.ResourceOptions:
-    """Options of a Job. A finished Job stays as it is: the engine calls the hook only before it changes something."""
+    """Options of a Job. The engine calls the hook only before a change, so an unchanged finished Job is no problem."""
     if not paused:
         return pulumi.ResourceOptions()
     hook = _hook(name)

@@ -22,7 +22,7 @@ class ServiceAccountRoleArgs:
 
 
 class ServiceAccountRole(pulumi.ComponentResource):
-    """`ready` lists the permissions of the role. Whoever uses the role depends on them."""
+    """`ready` lists the permissions of the role. Resources that use the role must depend on them."""
 
     arn: pulumi.Output[str]
     ready: Sequence[pulumi.Resource]

@@ -160,7 +160,7 @@ class Storage(pulumi.ComponentResource):
             args.region_support.addon_versions[EFS_DRIVER],
             pulumi.ResourceOptions.merge(
                 addon_options(name, args.paused),
-                # The pods of the add-on need nodes, and find AWS by DNS.
+                # The pods of the add-on need nodes, and they need DNS to reach AWS.
                 pulumi.ResourceOptions(parent=self, depends_on=[cluster.coredns, *role.ready]),
             ),
             role.arn,

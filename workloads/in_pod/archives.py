@@ -1,4 +1,4 @@
-"""Finds the text in a file: compressed or not, in a tar or not. A damaged, cut or non-text file is an error."""
+"""Finds the text in a file: compressed or not, in a tar or not. A damaged, truncated or non-text file is an error."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from progress import BLOCK, DataError, blocks
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 HEAD = 512
 TAR_BUFFER = 1 << 16
-# Zeros end a tar, and fill its last record. More of them are a part of the file that was never written.
+# A tar ends with zeros. If there are more zeros than this, a part of the file was never written.
 MOST_ZEROS = 1 << 20
 NOT_TEXT = {
     "a zip archive": rb"PK(\x03\x04|\x05\x06)",
@@ -40,7 +40,7 @@ class Decompressor(Protocol):
 
 
 class Stream:
-    """A file-like object over blocks of bytes. tarfile reads from it, and the next bytes can be looked at."""
+    """A file-like object over blocks of bytes. tarfile reads from it. `peek` returns the next bytes and keeps them."""
 
     def __init__(self, source: Iterator[bytes]) -> None:
         self.source, self.block, self.position = source, b"", 0
@@ -136,7 +136,7 @@ FORMATS: dict[str, tuple[bytes, Callable[[], Decompressor]]] = {
 
 
 def decompress(source: Stream, kind: str, new: Callable[[], Decompressor], name: str) -> Iterator[bytes]:
-    """The content of all the compressed streams in the file: pbzip2, pigz, bgzip and pzstd write many."""
+    """The content of all compressed streams in the file. pbzip2, pigz, bgzip and pzstd write many streams."""
     data = b""
     while data or source.peek(1):
         decompressor = new()
@@ -173,7 +173,7 @@ def tar_members(stream: Stream, name: str) -> Iterator[tuple[str, Stream]]:
     last, ended, zeros = "the beginning", False, 0
 
     class StrictHeader(tarfile.TarInfo):
-        """tarfile takes a damaged header, and the end of the file, for the end of the archive."""
+        """An error where tarfile would just stop: at a damaged header, and at the end of a truncated file."""
 
         @classmethod
         def fromtarfile(cls, archive: tarfile.TarFile) -> StrictHeader:
@@ -193,7 +193,7 @@ def tar_members(stream: Stream, name: str) -> Iterator[tuple[str, Stream]]:
                 raise
 
     try:
-        # ignore_zeros: read on after the end of an archive, as `cat a.tar b.tar` makes it.
+        # ignore_zeros: after the end of an archive, read the next one. `cat a.tar b.tar` makes such a file.
         with tarfile.open(  # type: ignore[call-overload]
             fileobj=stream, mode="r|", bufsize=TAR_BUFFER, tarinfo=StrictHeader, ignore_zeros=True
         ) as archive:
@@ -218,7 +218,7 @@ def member_blocks(content: BinaryIO, tar: str, member: str) -> Iterator[bytes]:
 
 
 def compression(head: bytes) -> tuple[str, Callable[[], Decompressor]] | None:
-    """The name of the compression and a maker of its decompressor; None for data that is not compressed."""
+    """The name of the compression and a function that creates its decompressor; None if there is no compression."""
     return next(((kind, new) for kind, (magic, new) in FORMATS.items() if re.match(magic, head)), None)
 
 

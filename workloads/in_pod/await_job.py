@@ -22,7 +22,7 @@ def outcome(job: dict[str, Any]) -> tuple[str, str]:
 
 
 def launcher_reason(output: Path, job_uid: str) -> str:
-    """Why the launcher of trainer 0 gave up; empty if it did not, for example at the time limit of the Job."""
+    """Why the launcher of trainer 0 gave up; empty if it did not, for example if the Job reached its time limit."""
     attempts = [each for each in report.read_history(output) if each["job"] == job_uid]
     return report.plain(attempts[-1]["reason"]) if attempts and attempts[-1]["result"] == FAILED else ""
 

@@ -30,7 +30,7 @@ class Env:
     SPARSE_PORTS = "CONF_PADDLE_PORTS_NUM_SPARSE"
     TRAINERS = "CONF_PADDLE_GRADIENT_NUM"
     TRAINER_COUNT = "TRAINER_COUNT"
-    # The training Job, ours.
+    # The training Job; these names are our own.
     THREADS = "THREADS"
     PASSES = "PASSES"
     MAX_ATTEMPTS = "MAX_ATTEMPTS"
@@ -72,9 +72,9 @@ class Env:
 DATA = "data"
 OUTPUT = "output"
 LAUNCHERS = ".launchers"
-FETCHED = ".fetched-"  # and the UID of the pod
+FETCHED = ".fetched-"  # followed by the UID of the pod
 
-# In a folder with the objects from S3.
+# Names inside a folder with the objects from S3.
 FETCH_OBJECTS = "objects"
 FETCH_DONE = "done"
 
@@ -94,7 +94,7 @@ FAILURE_FILE = f"{OUTCOME_VOLUME}/failure"
 SUBJECT_FILE = f"{OUTCOME_VOLUME}/subject"
 MESSAGE_FILE = f"{OUTCOME_VOLUME}/message"
 
-# launch.py exits with this status when another attempt is of no use. The Job then fails without a retry.
+# launch.py exits with this status when another attempt cannot help. The Job then fails without a retry.
 FINAL_FAILURE = 100
 
 CHECKPOINT = re.compile(r"pass-(\d+)")

@@ -8,7 +8,7 @@ The launcher of trainer 0 decides for all trainers and writes each decision to a
 4. All trainings end with status 0: the result is `finished`. Too many attempts bring no new checkpoint, or a pod does
    not start in time: the result is `failed`. Each launcher exits.
 
-Numbers of attempts only grow and a pod's UID is never used twice. So a launcher that reads an old file only waits.
+Attempt numbers only grow, and a pod's UID is never used twice. So a launcher that reads an old file only waits.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Snapshot:
 
 
 class Wait(NamedTuple):
-    """Do nothing; the reason is logged when it changes."""
+    """Do nothing. The reason is logged when it changes."""
 
     reason: str
 
@@ -140,7 +140,7 @@ def decide_for_all(s: Snapshot, settings: TrainerSettings) -> Action:
 
 
 def decide_during_attempt(s: Snapshot, settings: TrainerSettings) -> Action:
-    """Whether the running attempt goes on."""
+    """The next action while an attempt runs: end the attempt, end the training, or wait."""
     attempt = s.attempt
     if sum(1 for status in s.statuses if status and status.ended and status.exit_status == 0) == settings.trainers:
         if not s.newest_checkpoint:

@@ -54,7 +54,7 @@ class Partial:
     """What is known of a download that may be incomplete."""
 
     path: Path
-    validator: str = ""  # the server's name for this version of the file
+    validator: str = ""  # ETag or Last-Modified: identifies this version of the file
     total: int | None = None
 
     @property
@@ -65,7 +65,7 @@ class Partial:
 def download(url: str, path: Path, may_lack_length: bool) -> None:
     """Write the file at the URL to the path.
 
-    A server that sends no length cannot show that a download is complete: this needs a checksum (`may_lack_length`).
+    If the server sends no length, only a checksum shows that the download is complete. `may_lack_length` allows this.
     """
     shown = without_credentials(url)
     partial, tries, most, delay = Partial(path), 0, 0, FIRST_DELAY_SECONDS
@@ -84,7 +84,7 @@ def download(url: str, path: Path, may_lack_length: bool) -> None:
 
 
 def receive(url: str, partial: Partial, may_lack_length: bool) -> None:
-    """Make one request, for the rest of the file where the server can send a part."""
+    """Make one request. It asks only for the missing part if the server can send parts."""
     request = urllib.request.Request(url)
     begin = partial.received if partial.validator else 0
     if begin:
@@ -117,7 +117,7 @@ def receive(url: str, partial: Partial, may_lack_length: bool) -> None:
 
 
 def check_response(response: Any, begin: int, partial: Partial, may_lack_length: bool) -> int:
-    """Where in the file the response begins; the total and the version of the file go into `partial`."""
+    """The position in the file where the response begins. Sets the total size and the version in `partial`."""
     if response.status == http.client.PARTIAL_CONTENT and begin:
         sent = re.fullmatch(r"bytes (\d+)-\d+/(\d+)", response.headers.get("Content-Range", ""))
         if not sent or int(sent[1]) != begin or partial.total not in (None, int(sent[2])):

@@ -106,7 +106,7 @@ def follow(path: str, query: dict[str, str], report: Callable[[str], None]) -> I
                 else:
                     objects[item["metadata"]["name"]] = item
                 yield dict(objects)
-            # A server that closes watches at once may not know the version.
+            # If the server closes watches at once, it may not know this version any more.
             if time.monotonic() - began < SHORT_WATCH_SECONDS:
                 empty_watches += 1
                 delay = min(delay * 2, LONGEST_DELAY)

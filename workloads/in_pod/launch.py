@@ -143,7 +143,7 @@ class Launcher:
                 self.statuses[trainer] = read_status(self.settings.job_folder, trainer)
 
     def _newest_checkpoint(self, attempt: Attempt, ended: int) -> str:
-        """The newest complete checkpoint; while trainings run, the checkpoint that they started from.
+        """The newest complete checkpoint. While an attempt runs, the checkpoint that it started from.
 
         A verification reads the whole checkpoint, so each checkpoint is verified only when a decision needs it.
         """
@@ -219,7 +219,7 @@ class Launcher:
         self.training = None
 
     def _report_training(self) -> None:
-        """Write this trainer's status file when its training has ended; with a stall timeout, also while it runs."""
+        """Write this trainer's status file when its training ends. With a stall timeout, also write it before."""
         training = self.training
         if not training or self.status.ended:
             return

@@ -99,7 +99,7 @@ class PodWatcher:
 
 
 def newest_pods(pods: Sequence[Pod], trainers: int) -> tuple[Pod | None, ...]:
-    """The current pod of each trainer. A pod that is not lost comes before a lost one, then a newer before an older."""
+    """The current pod of each trainer: the newest pod that is not lost, or the newest pod if all are lost."""
     newest: list[Pod | None] = [None] * trainers
     for pod in sorted(pods, key=lambda pod: (not pod.terminating and pod.phase != "Failed", pod.created)):
         if 0 <= pod.trainer < trainers:

@@ -90,7 +90,7 @@ def read_settings(env: Mapping[str, str]) -> DataSettings:
 
 
 def synthesize(path: Path, records: int) -> None:
-    """Write labelled reviews, `0 or 1 <tab> words`; the same ones for the same count, on any machine."""
+    """Write labelled reviews, `0 or 1 <tab> words`. The same count gives the same reviews on any machine."""
     rng = random.Random(SEED)
     words = f"{GOOD} {BAD} {PLAIN}".split()
     rare = {"1": BAD.split(), "0": GOOD.split()}
@@ -172,7 +172,7 @@ def read_head(path: Path) -> bytes:
 
 
 def append_file(path: Path, name: str, lines: Path, end: int) -> int:
-    """Write the text in the file behind the first `end` bytes of the records. Returns the new end."""
+    """Write the text of the file after the first `end` bytes of the records. Returns the new end."""
     with lines.open("r+b" if end else "wb") as out, path.open("rb") as stream:
         out.seek(end)
         out.truncate()
@@ -192,7 +192,7 @@ def copy_file(source: str, target: str) -> None:
 def copy_code(source: Path, target: Path) -> str:
     """Copy the training code, subfolders kept, and return its digest."""
     remove(target)
-    # A ConfigMap volume keeps its files behind links named ..data and ..<date>.
+    # The files of a ConfigMap volume are links into ..data, which is a link to a folder ..<date>.
     ignored = shutil.ignore_patterns("..*", "__pycache__")
     shutil.copytree(source, target, ignore=ignored, copy_function=copy_file)
     digest = hashlib.sha256()
@@ -207,7 +207,7 @@ def copy_code(source: Path, target: Path) -> str:
 
 
 def install(new: Path, target: Path, work: Path) -> None:
-    """Put the finished folder in its place; the one it replaces goes with the work folder."""
+    """Move the finished folder to its place. The old folder moves into the work folder, which is deleted later."""
     if retry_transient(target.exists):
         retry_transient(lambda: target.rename(work / f"old-{target.name}"))
     retry_transient(lambda: new.rename(target))
@@ -217,7 +217,7 @@ def install(new: Path, target: Path, work: Path) -> None:
 def set_aside_output(output: Path, made_from: dict[str, str], about: dict[str, str]) -> None:
     """Rename an output that was made from other data or code, so that this training does not resume from it.
 
-    The same data under another name is the same data: `about` is only recorded. After an error it can be called again.
+    `about` is only recorded, so the same data under another name changes nothing. Can be called again after an error.
     """
     stamp = output / contract.MADE_FROM_FILE
     if output.exists() and not was_made_from(stamp, made_from):
@@ -246,7 +246,7 @@ def was_made_from(stamp: Path, made_from: dict[str, str]) -> bool:
 
 @contextmanager
 def locked(out: Path) -> Iterator[TextIO]:
-    """The file with the name of the newest work folder; one process at a time has it."""
+    """The file with the name of the newest work folder, locked: only one process at a time can use it."""
     with retry_transient(partial((out / LOCK_FILE).open, "a+")) as file:
         retry_transient(lambda: fcntl.flock(file, fcntl.LOCK_EX))
         file.seek(0)
@@ -268,7 +268,7 @@ def claim(out: Path) -> Path:
 
 
 def is_prepared(data: Path, about: dict[str, Any]) -> bool:
-    """Whether the shards of this source are there and undamaged."""
+    """Whether the shards of this source exist and are undamaged."""
     manifest = read_manifest(data)
     if not manifest or any(manifest.get(name) != value for name, value in about.items()):
         return False
@@ -280,7 +280,7 @@ def is_prepared(data: Path, about: dict[str, Any]) -> bool:
 
 
 def prepare(settings: DataSettings) -> None:
-    """A run that is killed at any point leaves complete folders or none, and the next run finishes the work."""
+    """If a run is killed, each folder is complete or missing. The next run finishes the work."""
     if not settings.code.is_dir():
         raise DataError(f"{Env.TRAIN_CONFIG_DIR}: the training code {settings.code} is missing")
     retry_transient(lambda: settings.out.mkdir(parents=True, exist_ok=True))

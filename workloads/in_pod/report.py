@@ -116,7 +116,7 @@ def read_checkpoints(output: Path) -> list[Checkpoint]:
 
 
 def read_json(path: Path, kind: type) -> Any:
-    """The file's content if it is JSON of this kind, else an empty one."""
+    """The content of the file if it is JSON of this type, else an empty value."""
     try:
         value = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
@@ -188,7 +188,7 @@ def sha256(path: Path) -> str:
 
 @lru_cache(maxsize=1000)
 def _sha256(path: Path, size: int, changed: int) -> str:
-    """Size and time are part of the cache's key: an unchanged file is read once."""
+    """Size and time are part of the cache key, so an unchanged file is read only once."""
     digest = hashlib.sha256()
     with path.open("rb") as stream:
         for block in iter(lambda: stream.read(BLOCK), b""):
@@ -301,7 +301,7 @@ def whole_ticks(low: int, high: int, most: int) -> list[int]:
 
 
 def thin(points: Sequence[tuple[int, float]], most: int = MOST_POINTS) -> list[tuple[int, float]]:
-    """At most so many points, with the first, the last and the extremes of each stretch."""
+    """At most `most` points: the first, the last, and the lowest and highest of each section."""
     if len(points) <= most:
         return list(points)
     kept = {0, len(points) - 1}
@@ -363,7 +363,7 @@ def curve(name: str, points: Sequence[tuple[int, float]]) -> str:
 
 
 def curves(checkpoints: Sequence[Checkpoint]) -> dict[str, list[tuple[int, float]]]:
-    """For each number its value at each checkpoint that states it; the first checkpoint is number 1."""
+    """For each metric, its value at each checkpoint that reports it. The first checkpoint is number 1."""
     series: dict[str, list[tuple[int, float]]] = {}
     for checkpoint in checkpoints:
         for name, value in checkpoint.numbers.items():

@@ -38,9 +38,9 @@ def shard_problem(folder: Path, shard: dict[str, Any]) -> str:
 
 
 def pieces(stream: BinaryIO, start: int, length: int) -> Iterator[memoryview]:
-    """The next bytes of the stream. The first is at `start` in all records; pieces end at multiples of PIECE there.
+    """The next `length` bytes of the stream in pieces. The first byte is number `start` of all records.
 
-    All pieces use the same memory, so use each before the next.
+    Pieces end where this number is a multiple of PIECE. All pieces use the same memory, so use each before the next.
     """
     buffer = memoryview(bytearray(PIECE))
     offset = start

@@ -23,7 +23,7 @@ FLUSH = 1 << 23
 
 
 class Lines(NamedTuple):
-    """A file of records, one on each line. The records begin behind the byte order mark if there is one."""
+    """A file of records, one on each line. The records begin after the byte order mark if there is one."""
 
     path: Path
     start: int
@@ -35,7 +35,7 @@ class Lines(NamedTuple):
 
 
 def cut(lines: Lines, splits: int) -> list[tuple[int, int, int]]:
-    """Where each shard begins in the records, its bytes and its number of records, which differ by at most one."""
+    """For each shard: its start in the records, its bytes and its record count. The counts differ by at most one."""
     size = lines.size
     progress = Progress("counting", size)
     counts: list[int] = []
@@ -74,7 +74,7 @@ def copy_range(lines: Lines, target: Path, start: int, length: int, progress: Pr
             digests.append(sha256(piece).digest())
             copied += len(piece)
             if copied - flushed >= FLUSH:
-                # The disk starts to write now, instead of all at once in fsync.
+                # Start to write to the disk now. Otherwise fsync would write everything at the end.
                 os.posix_fadvise(writer.fileno(), flushed, copied - flushed, os.POSIX_FADV_DONTNEED)
                 flushed = copied
             progress.add(len(piece))
@@ -86,10 +86,10 @@ def copy_range(lines: Lines, target: Path, start: int, length: int, progress: Pr
 
 
 def content_digest(lines: Lines, shards: list[tuple[int, int, int]], copied: list[list[bytes]]) -> str:
-    """The digest of all records, the same for any number of shards. Most of its pieces were hashed with a shard."""
+    """The digest of all records, the same for any number of shards. It reuses the hashes of the shards' pieces."""
     known: dict[int, bytes] = {}
     for (start, length, _), digests in zip(shards, copied):
-        # The first piece of a shard can begin, and the last can end, inside a piece of the whole.
+        # The first and the last piece of a shard can be only a part of a piece of the whole. Those are hashed again.
         first = start // PIECE
         for index, digest in enumerate(digests, first):
             if index * PIECE >= start and min((index + 1) * PIECE, lines.size) <= start + length:

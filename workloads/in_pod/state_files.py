@@ -1,4 +1,4 @@
-"""The files through which the launchers of a training talk to each other.
+"""The files that the launchers of a training use to communicate.
 
 The launcher of trainer 0 writes attempt.json. The launcher of trainer N writes trainer-N.json. Every other launcher
 only reads them. A write replaces the whole file.
@@ -59,7 +59,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """The object in the file; empty if the file is absent or unreadable."""
 
     def read() -> bytes:
-        # With O_CREAT an NFS client asks the server. Without, it may repeat "no such file" from its cache for a minute.
+        # With O_CREAT, an NFS client asks the server. Otherwise its cache may say "no such file" for a minute.
         with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "rb") as stream:
             return stream.read()
 

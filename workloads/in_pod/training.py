@@ -27,7 +27,7 @@ DEVICES = Path("/dev")
 BLOCK = 1 << 23
 LINE_BYTES = 1 << 16
 TAIL_BYTES = 4096
-GRACE_SECONDS = 20.0  # less than the pod's own 30
+GRACE_SECONDS = 20.0  # less than the pod's 30 seconds
 STACK_SECONDS = 3.0
 STACK_SIGNAL = signal.SIGRTMIN + 7  # a signal that training code does not use
 # Python imports this file in every process of the training. It then looks for the image's own file of that name.
@@ -124,7 +124,7 @@ def copy_file(source: Path, target: Path, cancelled: threading.Event) -> None:
 
 
 def launch_commands(settings: TrainerSettings, attempt: Attempt, work: Path) -> dict[str, list[str]]:
-    """What to run, by the name of its log: today's paddle, or the parameter servers of the old one."""
+    """The commands, by the names of their logs: for the current Paddle, or for the old one with parameter servers."""
     # Each attempt uses another port, so a process that is left from the attempt before cannot interfere.
     port = settings.port + attempt.number % (settings.ports + settings.ports_sparse)
     paddle = find_spec("paddle")
@@ -154,7 +154,7 @@ def launch_commands(settings: TrainerSettings, attempt: Attempt, work: Path) -> 
 
 
 def processes_per_pod() -> int:
-    """One for each GPU of the container, or one on the CPU."""
+    """The number of processes: one for each GPU of the container, or one on the CPU."""
     return len(list(DEVICES.glob("nvidia[0-9]*"))) or 1
 
 
@@ -231,10 +231,10 @@ class Training:
         return max((copier.printed for copier in self.copiers), default=self.last_active)
 
     def last_output(self) -> tuple[str, float]:
-        """The last line that the training wrote, and when."""
+        """The last line that the training wrote, and the time when it wrote it."""
         copier = self.copiers[-1]
         copier.join(timeout=2)
-        # Paddle's launcher shows a worker's output some seconds late and its end twice. The worker's log has the time.
+        # Paddle's launcher shows a worker's output some seconds late, and the end twice. The worker's log has its time.
         logs = (self.work / "log").glob("workerlog.*")
         written = [path.stat().st_mtime for path in logs if last_line(path) == copier.last]
         return copier.last, min(written, default=copier.when)
@@ -272,7 +272,7 @@ class Training:
                 self.copiers[-1].add(f"=== Python stack of process {process}\n{path.read_text(errors='replace')}")
 
     def stop(self) -> None:
-        """End every process: SIGTERM, a time of grace, SIGKILL."""
+        """End every process: send SIGTERM, wait for the grace period, send SIGKILL."""
         self.cancelled.set()
         self.thread.join()
         deadline = time.monotonic() + GRACE_SECONDS

@@ -1,4 +1,4 @@
-"""Repeats what fails because the volume does not answer for a moment."""
+"""Repeats calls that fail because the volume does not answer for a moment."""
 
 from __future__ import annotations
 
