@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -17,6 +18,7 @@ from sandbox.errors import SandboxError
 from sandbox.paths import CHECKOUT
 
 GRACE_SECONDS = 10.0
+SERVER_PORTS = range(20000, 32768)
 
 
 @dataclass(frozen=True)
@@ -125,11 +127,15 @@ def runs(pid: int, mark: str) -> bool:
 
 def free_ports(count: int) -> list[int]:
     """Free ports of 127.0.0.1."""
+    found: list[int] = []
     with contextlib.ExitStack() as probes:
-        bound = [probes.enter_context(socket.socket()) for _ in range(count)]
-        for probe in bound:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in bound]
+        while len(found) < count:
+            # Linux gives ports of the higher range to connections. Such a port could be taken before its server starts.
+            port = random.choice(SERVER_PORTS)
+            with contextlib.suppress(OSError):
+                probes.enter_context(socket.socket()).bind(("127.0.0.1", port))
+                found.append(port)
+    return found
 
 
 def last_lines(log: Path, count: int = 5) -> str:

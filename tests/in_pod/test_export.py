@@ -100,10 +100,14 @@ def add_checkpoint(output: Path, name: str, done: bool = True) -> Path:
     (folder / "model.pdparams").write_bytes(os.urandom(1000))
     if done:
         (folder / "done").write_text("{}")
-    for path in folder.iterdir():
-        # S3 stores whole seconds, so a file that was written in the second of its upload would look newer.
-        os.utime(path, (HOUR_AGO, HOUR_AGO))
+    age(folder)
     return folder
+
+
+def age(folder: Path) -> None:
+    """Make all files an hour old: S3 stores whole seconds, so a file of the second of its upload would look newer."""
+    for path in folder.rglob("*"):
+        os.utime(path, (HOUR_AGO, HOUR_AGO))
 
 
 @pytest.fixture
@@ -115,6 +119,7 @@ def export(bucket: Bucket, tmp_path: Path) -> Export:
     (output / "node_0").mkdir()
     (output / "node_0" / "train.log").write_text("pass 1/2: loss 0.1\n")
     (output / "made-from.json").write_text(json.dumps({"digest": "1", "id": "first"}))
+    age(output)
     environment = {
         **bucket.environment,
         "OUTPUT_DIR": str(output),

@@ -61,7 +61,7 @@ class AwsPart:
 @contextmanager
 def aws_part(folder: Path, name: str) -> Iterator[AwsPart]:
     """An empty stack."""
-    python, (port,) = build.python(), processes.free_ports(1)
+    python = build.python()
     found = [] if shutil.which("pulumi") else [build.engine()]
     engine = PulumiCli(
         folder, [*found, python.parent], name, folder / f"Pulumi.{name}.yaml", CHECKOUT / f"Pulumi.{name}.yaml"
@@ -72,7 +72,7 @@ def aws_part(folder: Path, name: str) -> Iterator[AwsPart]:
     # The program reads this file. No server is behind it.
     kubeconfig = {"clusters": [{"name": "none"}], "current-context": "none"}
     (folder / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
-    calls = folder / "calls.jsonl"
+    calls, (port,) = folder / "calls.jsonl", processes.free_ports(1)
     command = [str(python), "-m", "sandbox.cloud.server", "--port", str(port), "--calls", str(calls)]
     environment = processes.module_environment()
     with (
