@@ -5,16 +5,15 @@ The token in GITHUB_TOKEN needs the right to administer the repository.
 """
 
 import argparse
-import json
 import os
 import urllib.error
-import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from preview.github_api import ask
+
 BRANCH = "main"
-SECONDS = 30
 NO_PLAN = (
     "GitHub did not accept required reviewers. For private repositories they need the Enterprise plan. "
     "Protect the branch main with required reviews instead, and run this command with --no-reviewers."
@@ -71,19 +70,7 @@ class GitHub:
             raise
 
     def _ask(self, method: str, path: str, content: object = None) -> Any:
-        request = urllib.request.Request(
-            self.api + path,
-            method=method,
-            data=None if content is None else json.dumps(content).encode(),
-            headers={
-                "Accept": "application/vnd.github+json",
-                "Authorization": f"Bearer {self.token}",
-                "Content-Type": "application/json",
-                "X-GitHub-Api-Version": "2022-11-28",
-            },
-        )
-        with urllib.request.urlopen(request, timeout=SECONDS) as reply:
-            return json.loads(reply.read() or b"null")
+        return ask(self.api, self.token, method, path, content)
 
 
 def _message(error: urllib.error.HTTPError) -> str:

@@ -4,18 +4,17 @@ The first line of the comment identifies it. The workflow sets GITHUB_TOKEN, GIT
 """
 
 import argparse
-import json
 import os
 import sys
 import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
+from preview.github_api import ask
+
 PAGE = 100
-SECONDS = 30
 
 
 @dataclass(frozen=True)
@@ -42,19 +41,7 @@ class GitHub:
                 return
 
     def _ask(self, method: str, path: str, content: object = None) -> Any:
-        request = urllib.request.Request(
-            self.api + path,
-            method=method,
-            data=None if content is None else json.dumps(content).encode(),
-            headers={
-                "Accept": "application/vnd.github+json",
-                "Authorization": f"Bearer {self.token}",
-                "Content-Type": "application/json",
-                "X-GitHub-Api-Version": "2022-11-28",
-            },
-        )
-        with urllib.request.urlopen(request, timeout=SECONDS) as reply:
-            return json.load(reply)
+        return ask(self.api, self.token, method, path, content)
 
 
 def main() -> None:
