@@ -106,8 +106,11 @@ def pulumi(name: str, arguments: Sequence[str]) -> int:
     _refuse_lost_settings(stack, arguments)
     sandbox = _prepare(stack)
     _require_started(sandbox)
-    if not _plugins_are_current(sandbox):
-        raise SandboxError(f"stack {name} was started with other plugins. Run `{_up_command(name)}` first.")
+    aws = sandbox.aws.running()
+    if not _plugins_are_current(sandbox) or (aws and not sandbox.aws.is_current(aws)):
+        raise SandboxError(
+            f"stack {name} was started with other plugins or by another revision. Run `{_up_command(name)}` first."
+        )
     with _exclusively():
         known = sandbox.last_run_succeeded.exists()
         if arguments[0] in CHANGING_COMMANDS:
@@ -201,7 +204,7 @@ def _start(sandbox: Sandbox) -> None:
             shown.note(f"because {reason}")
             _stop_clusters(sandbox.aws.python)
             sandbox.aws.stop()
-            shutil.rmtree(sandbox.engine.state)
+            shutil.rmtree(sandbox.engine.state, ignore_errors=True)
             aws = None
     sandbox.engine.create_stack()
     why_simulated = sandbox.workers.why_not()
@@ -228,6 +231,8 @@ def _start(sandbox: Sandbox) -> None:
 
 def _reason_to_start_over(sandbox: Sandbox, aws: processes.Process | None, changed_plugins: list[str]) -> str:
     """Why the recorded state does not fit the emulated AWS. Empty if it does."""
+    if aws and not sandbox.aws.is_current(aws):
+        return "the emulated AWS was started by another revision of this checkout"
     if not sandbox.engine.state.exists():
         return ""
     if aws is None:

@@ -36,9 +36,9 @@ class Process:
         return birth(self.pid) == self.birth
 
 
-def older_than(process: Process, code: Path) -> bool:
-    """Whether the Python code in this folder changed after the process started."""
-    return any(file.stat().st_mtime > process.since for file in code.rglob("*.py"))
+def runs_current_code(process: Process, python: Path, code: Path) -> bool:
+    """Whether it runs this Python, and the code in this folder is older than the process: `git pull` changes both."""
+    return runs(process.pid, str(python)) and all(file.stat().st_mtime <= process.since for file in code.rglob("*.py"))
 
 
 def start(run: Path, name: str, command: Sequence[str], port: int, log: Path, env: Mapping[str, str]) -> Process:

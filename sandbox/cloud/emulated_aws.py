@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sandbox import processes
+from sandbox.paths import CHECKOUT
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,10 @@ class EmulatedAws:
         """The process, if it runs and answers."""
         process = processes.find(self.folder / "run", "aws")
         return process if process and answers(process.port) else None
+
+    def is_current(self, process: processes.Process) -> bool:
+        """Whether it has the code of this revision. Older code cannot answer new questions of the program."""
+        return processes.runs_current_code(process, self.python, CHECKOUT / "sandbox/cloud")
 
     def start(self) -> processes.Process:
         """Start an empty AWS, on the same port as before if that port is free."""

@@ -41,9 +41,9 @@ def machine_mounts() -> list[Mount]:
     """The system's files and this Python. A home directory or checkout inside them is replaced by an empty folder."""
     system = {path: Mount(_visible_source(path), path, True) for path in SYSTEM if Path(path).exists()}
     private = {os.path.realpath(path) for path in (Path.home(), CHECKOUT)}
-    empty = {path: Mount("", path, True) for path in private if _is_in_system(path)}
+    empty = {path: Mount("", path, True) for path in private if is_in_system(path)}
     prefixes = {sys.prefix, sys.base_prefix, os.path.realpath(sys.prefix), os.path.realpath(sys.base_prefix)}
-    hidden = {path for path in prefixes if not _is_in_system(path) or any(is_inside(path, folder) for folder in empty)}
+    hidden = {path for path in prefixes if not is_in_system(path) or any(is_inside(path, folder) for folder in empty)}
     python = {path: Mount(os.path.realpath(path), path, True) for path in hidden}
     return sorted((system | empty | python).values(), key=lambda mount: mount.target)
 
@@ -53,11 +53,12 @@ def is_inside(path: str, folder: str) -> bool:
     return path == folder or path.startswith(f"{folder}/")
 
 
-def _is_in_system(path: str) -> bool:
+def is_in_system(path: str) -> bool:
+    """Whether the path is one of the system's files."""
     return any(is_inside(path, folder) for folder in SYSTEM)
 
 
 def _visible_source(path: str) -> str:
     """The path itself, or what it links to if the container does not see that, as with /etc/resolv.conf in /run."""
     target = os.path.realpath(path)
-    return path if _is_in_system(target) else target
+    return path if is_in_system(target) else target

@@ -12,10 +12,12 @@ import socket
 import struct
 import sys
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 from sandbox.node import bind_filter
 from sandbox.node.container_files import ContainerSpec, Ended, Mount, Running
+from sandbox.node.machine_files import is_in_system, is_inside
 
 _CLONE_NEWNS, _CLONE_NEWUTS, _CLONE_NEWIPC = 0x20000, 0x4000000, 0x8000000
 _CLONE_NEWUSER, _CLONE_NEWPID = 0x10000000, 0x20000000
@@ -107,8 +109,14 @@ def _build_root(root: Path, machine: list[Mount], mounts: list[Mount]) -> None:
             _show(root, mount.source, opened)
         else:
             _mount_volume(mount, root / mount.target.lstrip("/"))
-    for path, mount in sorted(volumes.items()):
+    for path, mount in sorted((volumes | _hidden_python(machine, volumes)).items()):
         _mount_volume(mount, root / path.lstrip("/"))
+
+
+def _hidden_python(machine: list[Mount], volumes: Collection[str]) -> dict[str, Mount]:
+    """This Python, if a volume hides it: the user may keep the tools in /tmp, where some pods have a volume."""
+    python = [mount for mount in machine if mount.target not in volumes and not is_in_system(mount.target)]
+    return {mount.target: mount for mount in python if any(is_inside(mount.target, path) for path in volumes)}
 
 
 def _resolved(target: str, machine: list[Mount]) -> str:

@@ -39,7 +39,7 @@ class Workers:
     def start(self, kubeconfig: Path, endpoint: str) -> None:
         if process := self.running():
             # Each container starts with the code of the checkout, which must fit the code of this process.
-            if not processes.older_than(process, CHECKOUT / "sandbox/node"):
+            if processes.runs_current_code(process, self.python, CHECKOUT / "sandbox/node"):
                 return
             self.stop()
         command = [str(self.python), "-m", "sandbox.node", "--kubeconfig", str(kubeconfig), "--root", str(self.root)]

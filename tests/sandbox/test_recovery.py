@@ -120,6 +120,26 @@ def test_emulated_aws_killed_while_resources_are_created(checkout: Checkout) -> 
     assert_created_once(checkout)
 
 
+def test_an_emulated_aws_of_another_revision_is_replaced(tmp_path: Path) -> None:
+    other = Checkout.make(tmp_path)
+    try:
+        # An invalid setting stops the program after the start of all processes, which is enough here.
+        other.set(trainers=0)
+        assert "starting over" not in other.run("up").stdout
+        before = {name: other.pid(name) for name in ("aws", "workers-local")}
+        assert "starting over" not in other.run("up").stdout
+        assert {name: other.pid(name) for name in before} == before
+        for folder in ("cloud", "node"):
+            (other.project / f"sandbox/{folder}/new_code.py").touch()
+        refused = other.run("pulumi", "preview")
+        assert refused.returncode == 1
+        assert "by another revision. Run `make sandbox` first." in refused.stdout
+        assert "starting over" in other.run("up").stdout
+        assert all(other.pid(name) != pid for name, pid in before.items())
+    finally:
+        assert other.run("down").returncode == 0
+
+
 def test_an_interrupted_up_continues(checkout: Checkout) -> None:
     repeat_training(checkout)
     with checkout.running("up") as process:

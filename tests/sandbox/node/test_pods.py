@@ -185,6 +185,14 @@ def test_volumes_are_mounted_at_their_paths(api: Api, node: NodeProcess, namespa
         assert not Path(folder).exists()
 
 
+def test_a_volume_above_the_tools_does_not_hide_them(api: Api, node: NodeProcess, namespace: str) -> None:
+    mounts = [{"name": "above", "mountPath": str(Path(sys.prefix).parent)}]
+    manifest = pod("above", "python3 -c 'import yaml; print(yaml.__file__)'", volumeMounts=mounts)
+    manifest["spec"]["volumes"] = [{"name": "above", "emptyDir": {}}]
+    _, log = run_to_end(api, node, namespace, manifest)
+    assert log.startswith(f"{sys.prefix}/")
+
+
 def test_pods_share_the_file_system_of_their_persistent_volume(api: Api, node: NodeProcess, namespace: str) -> None:
     spec: Object = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteMany"], "storageClassName": ""}
     spec |= {"nfs": {"server": "fs-0abc.efs.us-west-2.amazonaws.com", "path": "/"}}
