@@ -60,8 +60,8 @@ class State:
     bucket: aws.s3.Bucket
     key: aws.kms.Key
 
-    def read(self) -> list[Statement]:
-        """The permissions to read the state."""
+    def read(self, *files: str) -> list[Statement]:
+        """The permissions to read these files of the state."""
         return [
             # S3 sends no prefix if it only checks whether to report a missing file as missing.
             allow(
@@ -70,30 +70,40 @@ class State:
                 self.bucket.arn,
                 {"StringLikeIfExists": {"s3:prefix": f"{self.stack}/*"}},
             ),
-            allow("ReadState", ("s3:GetObject",), self._files),
+            allow("ReadState", ("s3:GetObject",), [self._path(file) for file in files]),
         ]
 
     def write(self) -> list[Statement]:
         """The permissions to write the state."""
-        return [allow("WriteState", ("s3:DeleteObject", "s3:PutObject"), self._files)]
+        return [allow("WriteState", ("s3:DeleteObject", "s3:PutObject"), self._path("*"))]
 
-    @property
-    def _files(self) -> pulumi.Output[str]:
-        return pulumi.Output.concat(self.bucket.arn, f"/{self.stack}/.pulumi/*")
+    def _path(self, file: str) -> pulumi.Output[str]:
+        return pulumi.Output.concat(self.bucket.arn, f"/{self.stack}/.pulumi/{file}")
 
 
-def preview_statements(account: Account, state: State) -> list[Statement]:
+def preview_statements(account: Account, state: State, settings: Settings) -> list[Statement]:
     """What a preview reads: facts about the region, the recorded state, the secrets in the settings."""
     partition = account.partition
-    people = [f"arn:{partition}:iam::{account.number}:{kind}/*" for kind in ("role", "user")]
+    named = (settings.deployer, *settings.admins) if settings.deployer else settings.admins
+    # Without the setting `deployer`, the program reads the role of its session.
+    roles = [f"arn:{partition}:iam::{account.number}:role/{PREVIEW}{settings.stack}"]
+    roles += [arn for arn in named if ":role/" in arn]
+    users = [arn for arn in named if ":user/" in arn]
+    entries = f"access-entry/{settings.cluster_name}/*"
     services = f"arn:{partition}:ssm:*::parameter/aws/service/global-infrastructure/regions/*"
     return [
         # AWS has no narrower resource for most of these actions.
         allow("AskRegion", ASKED_OF_REGION, "*"),
-        allow("AskPeople", ("iam:GetRole", "iam:GetUser"), people),
-        allow("AskAccess", ("eks:DescribeAccessEntry",), f"arn:{partition}:eks:*:{account.number}:access-entry/*"),
+        allow("AskRoles", ("iam:GetRole",), roles),
+        *([allow("AskUsers", ("iam:GetUser",), users)] if users else []),
+        allow(
+            "AskAccess",
+            ("eks:DescribeAccessEntry",),
+            f"arn:{partition}:eks:{settings.region}:{account.number}:{entries}",
+        ),
         allow("AskServices", ("ssm:GetParameter",), services),
-        *state.read(),
+        # Not the history and the backups: they can contain older secrets.
+        *state.read("meta.yaml", "stacks/*"),
         allow("ReadSecrets", ("kms:Decrypt",), state.key.arn),
     ]
 
@@ -101,7 +111,7 @@ def preview_statements(account: Account, state: State) -> list[Statement]:
 def state_statements(state: State) -> list[Statement]:
     """What a deployment does with the recorded state of its stack."""
     use = ("kms:Decrypt", "kms:GenerateDataKey")
-    return [*state.read(), *state.write(), allow("UseKey", use, state.key.arn)]
+    return [*state.read("*"), *state.write(), allow("UseKey", use, state.key.arn)]
 
 
 def state_key(name: str, alias: str, description: str, account: Account) -> aws.kms.Key:
@@ -224,7 +234,11 @@ def trust(
 
 
 def github_roles(
-    repository: Repository, policies: Mapping[str, Policies], account: Account, states: Mapping[str, State]
+    repository: Repository,
+    policies: Mapping[str, Policies],
+    account: Account,
+    states: Mapping[str, State],
+    stacks: Mapping[str, Settings],
 ) -> None:
     """Create the roles of the workflows, without any stored key."""
     github = aws.iam.OpenIdConnectProvider("github", url=f"https://{GITHUB}", client_id_lists=[account.audience])
@@ -254,7 +268,7 @@ def github_roles(
         aws.iam.RolePolicy(
             f"preview-{stack}-policy",
             role=preview.name,
-            policy=document(*preview_statements(account, states[stack])),
+            policy=document(*preview_statements(account, states[stack], stacks[stack])),
         )
 
 
@@ -287,6 +301,6 @@ if given.repository:
     pulumi.export("DEPLOY_ROLE", f"arn:{account.partition}:iam::{account.number}:role/{DEPLOY}")
     pulumi.export("PREVIEW_ROLE", f"arn:{account.partition}:iam::{account.number}:role/{PREVIEW}")
     pulumi.export("STACKS", " ".join(given.stacks))
-    github_roles(given.repository, policies, account, states)
+    github_roles(given.repository, policies, account, states, given.stacks)
 pulumi.export("PERMISSIONS_BOUNDARY", f"arn:{account.partition}:iam::{account.number}:policy/{boundary_name('')}")
 pulumi.export("STATE_BUCKET", bucket.bucket)

@@ -1,27 +1,25 @@
-"""Creates the protected GitHub environments of the stacks: `python -m bootstrap.github_environments OWNER/NAME dev`.
+"""Protects the environments and the branch `main`: `python -m bootstrap.github_environments OWNER/NAME dev`.
 
-A deployment of a stack waits until one of the reviewers approves it, and only the branch `main` can deploy.
-The token in GITHUB_TOKEN needs the right to administer the repository.
+A deployment of a stack waits until one of the reviewers approves it, and only the branch `main` can deploy. Only
+reviewed pull requests with passed checks change `main`. The token in GITHUB_TOKEN needs the right to administer the
+repository.
 """
 
 import argparse
 import os
 import urllib.error
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from bootstrap.github_main import BRANCH, CHECKS, RefusedError, check_code_owners, message_of, protect_main, refused
 from preview.github_api import ask
 
-BRANCH = "main"
 NO_PLAN = (
     "GitHub did not accept required reviewers. For private repositories they need the Enterprise plan. "
-    "Protect the branch main with required reviews instead, and run this command with --no-reviewers."
+    "Run this command with --no-reviewers: it still requires a review for each change of the branch main."
 )
-
-
-class RefusedError(Exception):
-    """GitHub refused a request. The message is one line for the user."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,7 @@ class GitHub:
             self._ask("PUT", path, wanted)
         except urllib.error.HTTPError as error:
             if error.code == 422 and reviewers:
-                raise RefusedError(f"{environment}: {NO_PLAN} ({_message(error)})") from None
+                raise RefusedError(f"{environment}: {NO_PLAN} ({message_of(error)})") from None
             raise
         branches = self._ask("GET", f"{path}/deployment-branch-policies")["branch_policies"]
         for each in branches:
@@ -69,12 +67,15 @@ class GitHub:
                 raise RefusedError(f'--reviewer: "{login}" is not a user of GitHub. Write a login name.') from None
             raise
 
+    def protect_main(self) -> None:
+        """Protect the branch that is deployed."""
+        protect_main(self.repository, self._ask)
+
+    def check_code_owners(self) -> None:
+        check_code_owners(self.repository, self._ask)
+
     def _ask(self, method: str, path: str, content: object = None) -> Any:
         return ask(self.api, self.token, method, path, content)
-
-
-def _message(error: urllib.error.HTTPError) -> str:
-    return error.read().decode(errors="replace")[:300]
 
 
 def main() -> None:
@@ -95,20 +96,31 @@ def main() -> None:
     github = GitHub(os.environ.get("GITHUB_API_URL", "https://api.github.com"), given.repository, token)
     try:
         reviewers = [github.user(login) for login in given.reviewer]
-        for stack in given.stacks:
-            github.protect(stack, reviewers)
-            print(
-                f"{stack}: {'approval by ' + ', '.join(given.reviewer) if reviewers else 'no approval'}, only {BRANCH}"
-            )
+        approval = f"approval by {', '.join(given.reviewer)}" if reviewers else "no approval"
+        steps: list[tuple[Callable[[], None], str]] = [
+            (partial(github.protect, stack, reviewers), f"{stack}: {approval}, only {BRANCH}") for stack in given.stacks
+        ]
+        steps.append((github.protect_main, f"{BRANCH}: reviews by code owners, and the checks {', '.join(CHECKS)}"))
+        steps.append((github.check_code_owners, "CODEOWNERS: GitHub knows all owners"))
+        problems = [problem for step, done in steps if (problem := _problem(step, done))]
     except RefusedError as error:
-        raise SystemExit(str(error)) from None
+        problems = [str(error)]
     except urllib.error.HTTPError as error:
-        why = f"{error.code} {_message(error)}"
-        raise SystemExit(
-            f"GitHub refused: {why}. The token must be allowed to administer {given.repository}."
-        ) from None
+        problems = [refused(error, message_of(error), given.repository)]
     except OSError as error:
-        raise SystemExit(f"Cannot reach GitHub: {error}. Run the command again.") from None
+        problems = [f"Cannot reach GitHub: {error}. Run the command again."]
+    if problems:
+        raise SystemExit("\n".join(dict.fromkeys(problems)))
+
+
+def _problem(step: Callable[[], None], done: str) -> str:
+    """Run one step and print the result. Returns the problem, so that the other steps run too."""
+    try:
+        step()
+    except RefusedError as error:
+        return str(error)
+    print(done)
+    return ""
 
 
 if __name__ == "__main__":

@@ -11,8 +11,10 @@ DAEMON_SET = "kubernetes:apps/v1:DaemonSet"
 PERSISTENT_VOLUME = "kubernetes:core/v1:PersistentVolume"
 ROLE = "kubernetes:rbac.authorization.k8s.io/v1:Role"
 ROLE_BINDING = "kubernetes:rbac.authorization.k8s.io/v1:RoleBinding"
+CLUSTER_ROLE_BINDING = "kubernetes:rbac.authorization.k8s.io/v1:ClusterRoleBinding"
 
-POD_KEYS = frozenset({"containers", "initContainers", "hostIPC", "hostNetwork", "hostPID"})
+CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
+POD_KEYS = frozenset({*CONTAINERS, "hostIPC", "hostNetwork", "hostPID"})
 VOLUMES = frozenset({"name", "configMap", "downwardAPI", "emptyDir", "persistentVolumeClaim", "projected", "secret"})
 # The device plugin for GPUs registers itself with the kubelet here.
 DEVICE_PLUGINS = {"path": "/var/lib/kubelet/device-plugins"}
@@ -44,7 +46,7 @@ def _pods(resource: Resource) -> Iterator[Mapping[str, Any]]:
 
 
 def _containers(pod: Any) -> list[Any]:
-    return [found for key in ("initContainers", "containers", "ephemeralContainers") for found in members(pod, key)]
+    return [found for key in CONTAINERS for found in members(pod, key)]
 
 
 def no_privileged_pods(resource: Resource) -> Problems:
@@ -106,7 +108,7 @@ def pods_only_read_the_cluster(resource: Resource) -> Problems:
             for key, allowed in (("resources", READABLE), ("verbs", READ)):
                 if not set(members(rule, key)) <= allowed or not members(rule, key):
                     yield resource.problem(f"rules.{key}", "allows more than reading Pods and Jobs", "Name only those")
-    if resource.type == ROLE_BINDING:
+    if resource.type in (ROLE_BINDING, CLUSTER_ROLE_BINDING):
         if at(resource.inputs, "roleRef.kind") != "Role":
             yield resource.problem("roleRef", "is not a Role of the namespace", "Name a Role")
         if any(at(subject, "kind") != "ServiceAccount" for subject in members(resource.inputs, "subjects")):

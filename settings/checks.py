@@ -5,6 +5,7 @@ import binascii
 import inspect
 import ipaddress
 import re
+import shlex
 from collections.abc import Callable, Iterator
 from itertools import combinations
 from pathlib import Path
@@ -305,20 +306,21 @@ def _containers(s: Settings) -> Problems:
 
 
 def _secrets(s: Settings) -> Problems:
-    for key in sorted(s.secrets - {"data"}):
+    beside_source = {key for key in s.stored.encrypted if re.fullmatch(r"data(\.(?!source(\[\d+\])?$).*)?", key)}
+    for key in sorted((s.secrets - {"data"}) | beside_source):
         if ":" not in key:
             why = "contains a secret, but the program writes it into resources as plain text"
             yield Problem(key, HIDDEN, why, "Store it without --secret, only data.source can be a secret")
 
 
 def _data(s: Settings) -> Problems:
-    for source in s.data.sources if not s.data_is_secret else ():
+    for i, source in enumerate(s.data.sources):
         shown = contract.without_credentials(source)
-        if shown != source:
+        if shown != source and not s.is_secret(source):
             why = "has a query string or a password, and everybody who sees the stack file or the cluster can read it"
-            path = "data.source" if isinstance(s.data.source, str) else "'data.source[0]'"
-            instead = f"Store it as a secret: pulumi config set --path {path} --secret"
-            yield Problem("data.source", shown, why, instead)
+            key = "data.source" if isinstance(s.data.source, str) else f"data.source[{i}]"
+            instead = f"Store it as a secret: pulumi config set --path {shlex.quote(key)} --secret"
+            yield Problem(key, shown, why, instead)
     instead = "Write synthetic, s3://bucket/key, s3://bucket/folder/, https://host/file or a list of https:// addresses"
     if isinstance(s.data.source, str):
         if not re.fullmatch(rf"synthetic|{HTTPS_ADDRESS}|s3://[a-z0-9.-]{{3,63}}/\S+", s.data.source):

@@ -14,11 +14,12 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 import pulumi
 import yaml
 
+from settings.stored_secrets import Stored, config_in, stored
 from workloads.in_pod import contract
 
 PROJECT = Path(__file__).parent.parent
 # These fields come from Pulumi, not from the project's own settings.
-ENGINE_KEYS = ("project", "stack", "aws", "secrets")
+ENGINE_KEYS = ("project", "stack", "aws", "secrets", "stored")
 HTTPS_PORT = 443
 # Stands for a secret value in messages.
 HIDDEN = "[secret]"
@@ -178,6 +179,7 @@ class Settings:
     aws: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     # The keys with a value from `pulumi config set --secret`. Of a nested key, the engine tells only the first part.
     secrets: frozenset[str] = frozenset()
+    stored: Stored = dataclasses.field(default_factory=Stored)
 
     @property
     def data_image(self) -> str:
@@ -206,8 +208,12 @@ class Settings:
 
     @property
     def data_is_secret(self) -> bool:
-        """Whether the address of the data is a secret, for example because it is presigned."""
+        """Whether an address of the data is a secret, for example because it is presigned."""
         return "data" in self.secrets
+
+    def is_secret(self, source: str) -> bool:
+        """Whether this address of the data is a secret. Other addresses of the same list can be plain."""
+        return self.data_is_secret and not self.stored.shows(source)
 
     @property
     def paused(self) -> bool:
@@ -280,10 +286,15 @@ def load() -> tuple[Settings, list[Problem]]:
     settings, problems = read(namespace(pulumi.get_project()))
     options = {key: _decoded(value) for key, value in namespace("aws").items()}
     own = f"{pulumi.get_project()}:"
-    stored = pulumi.runtime.get_config_secret_keys_env()
-    secrets = frozenset(secret_key(key.removeprefix(own)) for key in stored)
+    secrets = frozenset(secret_key(key.removeprefix(own)) for key in pulumi.runtime.get_config_secret_keys_env())
+    stack = pulumi.get_stack()
     settings = dataclasses.replace(
-        settings, project=pulumi.get_project(), stack=pulumi.get_stack(), aws=options, secrets=secrets
+        settings,
+        project=pulumi.get_project(),
+        stack=stack,
+        aws=options,
+        secrets=secrets,
+        stored=stored(config_in(PROJECT / f"Pulumi.{stack}.yaml")),
     )
     return settings, problems
 

@@ -32,6 +32,8 @@ def stack_settings(stack: str, folder: Path = PROJECT) -> Settings:
 
 def _without_secrets(value: Any) -> Any:
     """The value with empty text in place of each secret: only Pulumi can decrypt secrets."""
+    if isinstance(value, list):
+        return [_without_secrets(each) for each in value]
     if not isinstance(value, Mapping):
         return value
     return "" if set(value) == {"secure"} else {key: _without_secrets(each) for key, each in value.items()}

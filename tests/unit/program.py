@@ -258,6 +258,7 @@ def run(
     # The engine lists the keys that contain a secret, without the path to it.
     secret = [key for key, value in config.items() if value != plain[key]]
     monkeypatch.setenv("PULUMI_CONFIG_SECRET_KEYS", json.dumps(secret))
+    monkeypatch.setattr("settings.schema.config_in", lambda _: config)
     monkeypatch.chdir(program.parent)
     recorder = Recorder(aws or Aws(texts.get("aws:region", "us-west-2")), preview)
     # The SDK keeps its state in context variables, so each run gets a new context.

@@ -447,6 +447,14 @@ def test_a_secret_data_source_is_only_in_a_kubernetes_secret(program: RunStack) 
     assert other.inputs["metadata"]["name"] != name, "the Job would not be replaced"
 
 
+def test_a_list_with_one_secret_address_is_only_in_a_kubernetes_secret(program: RunStack) -> None:
+    graph = program({"data": {"source": ["https://host/open", {"secure": SIGNED}]}})
+    secret = graph.one("kubernetes:core/v1:Secret", "paddle-data-source")
+    assert secret.secrets == {"data"}
+    assert base64.b64decode(secret.inputs["data"]["source"]).decode() == f"https://host/open {SIGNED}"
+    assert not re.search("Signature|host.example", plain_inputs(graph))
+
+
 def test_a_secret_s3_source_is_not_in_a_plain_policy(program: RunStack) -> None:
     graph = program({"data": {"source": {"secure": "s3://hidden-bucket/data/"}}})
     assert graph.named("data-policy").secrets == {"policy"}

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from bootstrap.github_main import CHECKS
 from sandbox import build
 from settings.schema import PROJECT
 
@@ -21,6 +22,7 @@ GRANTED = {
     ("preview.yml", "changed"): {"contents": "read"},
     ("preview.yml", "packages"): {"contents": "read"},
     ("preview.yml", "preview"): {"contents": "read", "id-token": "write"},
+    ("preview.yml", "previewed"): {},
     ("preview.yml", "comment"): {"contents": "read", "pull-requests": "write"},
     ("deploy.yml", "changed"): {"contents": "read"},
     ("deploy.yml", "packages"): {"contents": "read"},
@@ -69,7 +71,8 @@ def test_the_events_that_start_the_workflows() -> None:
     main = {"branches": ["main"]}
     assert {file: workflow(file)["on"] for file in FILES} == {
         "deploy.yml": {"push": main, "workflow_dispatch": None},
-        "preview.yml": {"pull_request": None},
+        # The scripts and rules of a preview come from the base. Everybody who can push could choose another branch.
+        "preview.yml": {"pull_request": main},
         "test.yml": {"pull_request": None, "push": main, "workflow_dispatch": None},
     }
 
@@ -94,7 +97,11 @@ def test_there_are_no_keys_and_each_job_has_its_own_role() -> None:
         "aws-region": "${{ vars.AWS_REGION }}",
     }
     preview, deploy = jobs()["preview.yml", "preview"], jobs()["deploy.yml", "deploy"]
-    assert with_of(preview, login) == {**here, "role-to-assume": "${{ vars.PREVIEW_ROLE }}${{ matrix.stack }}"}
+    assert with_of(preview, login) == {
+        **here,
+        "role-to-assume": "${{ vars.PREVIEW_ROLE }}${{ matrix.stack }}",
+        "role-duration-seconds": preview["timeout-minutes"] * 60,
+    }
     assert with_of(deploy, login) == {
         **here,
         "role-to-assume": "${{ vars.DEPLOY_ROLE }}${{ matrix.stack }}",
@@ -117,14 +124,15 @@ def checkouts(job: dict[str, Any]) -> list[dict[str, Any]]:
 
 def test_no_checkout_keeps_its_token() -> None:
     for job in jobs().values():
-        assert {each["persist-credentials"] for each in checkouts(job)} == {False}
+        assert {each["persist-credentials"] for each in checkouts(job)} <= {False}
 
 
 def test_the_scripts_and_the_policy_rules_of_a_preview_come_from_the_base() -> None:
     base = "${{ github.event.pull_request.base.sha }}"
     for name, job in workflow("preview.yml")["jobs"].items():
         found = {each["path"]: each.get("ref") for each in checkouts(job)}
-        assert found == ({"base": base} if name == "comment" else {"base": base, "head": None})
+        without_head = {"comment": {"base": base}, "previewed": {}}
+        assert found == without_head.get(name, {"base": base, "head": None})
         for step in job["steps"]:
             if "-m preview." in step.get("run", ""):
                 assert step["working-directory"] == "base", step
@@ -178,11 +186,91 @@ def test_no_script_contains_an_expression(file: str) -> None:
 
 def test_no_workflow_gives_permissions_to_the_code_of_a_fork() -> None:
     changed = workflow("preview.yml")["jobs"]["changed"]
-    assert "github.event.pull_request.head.repo.full_name == github.repository" in changed["if"]
-    assert "github.event.pull_request.user.login != 'dependabot[bot]'" in changed["if"]
-    assert "!startsWith(github.head_ref, 'dependabot/')" in changed["if"]
+    assert changed["if"].split(" && ") == [
+        "github.event.pull_request.head.repo.full_name == github.repository",
+        "github.event.pull_request.user.login != 'dependabot[bot]'",
+        "!startsWith(github.head_ref, 'dependabot/')",
+        "vars.STACKS != ''",
+    ]
     for job in ("packages", "preview", "comment"):
         assert "changed" in workflow("preview.yml")["jobs"][job]["needs"]
+    # A job runs after a skipped one only if its condition says so.
+    assert [workflow("preview.yml")["jobs"][job].get("if") for job in ("packages", "preview")] == [
+        "needs.changed.outputs.stacks != '[]'",
+        None,
+    ]
+
+
+def test_only_the_jobs_that_need_a_role_can_ask_for_a_token() -> None:
+    """The test workflow runs for forks and Dependabot too."""
+    with_token = {key for key, granted in GRANTED.items() if granted.get("id-token")}
+    assert with_token == {("preview.yml", "preview"), ("deploy.yml", "deploy")}
+    with_login = {key for key, job in jobs().items() if "configure-aws-credentials" in str(job)}
+    assert with_login == with_token
+
+
+def script(file: str, job: str, words: str) -> str:
+    """The script of the one step that contains these words."""
+    (found,) = (step["run"] for step in jobs()[file, job]["steps"] if words in step.get("run", ""))
+    return str(found)
+
+
+def bash(script: str, folder: Path, **given: str) -> subprocess.CompletedProcess[str]:
+    """Run a script like GitHub does."""
+    environment = {"PATH": os.environ["PATH"], **given}
+    command = ["bash", "-e", "-c", script]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("results", "passes"),
+    [
+        ("success success success", True),
+        # A fork, or no changed stack.
+        ("skipped skipped skipped", True),
+        ("success skipped skipped", True),
+        ("failure skipped skipped", False),
+        ("success failure skipped", False),
+        ("success success failure", False),
+        ("success success cancelled", False),
+    ],
+)
+def test_the_required_job_fails_if_a_preview_failed(tmp_path: Path, results: str, passes: bool) -> None:
+    job = jobs()["preview.yml", "previewed"]
+    assert (job["if"], set(job["needs"])) == ("always()", {"changed", "packages", "preview"})
+    done = bash(script("preview.yml", "previewed", "RESULTS"), tmp_path, RESULTS=results)
+    assert (done.returncode == 0) is passes
+
+
+def test_the_required_checks_are_jobs_of_each_pull_request() -> None:
+    matrix = workflow("test.yml")["jobs"]["unit"]["strategy"]["matrix"]["python"]
+    names = {"previewed", "test", *(f"unit ({version})" for version in matrix)}
+    assert set(CHECKS) == names
+    # A skipped job counts as passed.
+    assert not [job for job in ("test", "unit") if "if" in workflow("test.yml")["jobs"][job]]
+
+
+@pytest.mark.parametrize("missing", ["", "preview/changed.py", "requirements.lock", "policy/requirements.lock"])
+def test_an_older_base_is_reported_in_words(tmp_path: Path, missing: str) -> None:
+    steps = jobs()["preview.yml", "changed"]["steps"]
+    check, changed = (
+        next(i for i, step in enumerate(steps) if words in step.get("run", "")) for words in ("::error::", "-m preview")
+    )
+    assert check < changed
+    for file in {"preview/changed.py", "requirements.lock", "policy/requirements.lock"} - {missing}:
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).touch()
+    done = bash(steps[check]["run"], tmp_path)
+    assert (done.returncode, f"has no {missing}," in done.stdout) == ((1, True) if missing else (0, False))
+
+
+@pytest.mark.parametrize(("owner", "passes"), [("@OWNER/maintainers", False), ("@octo/admins", True), ("@ann", True)])
+def test_nothing_is_deployed_while_the_code_owners_are_a_placeholder(tmp_path: Path, owner: str, passes: bool) -> None:
+    (tmp_path / ".github").mkdir()
+    text = (PROJECT / ".github/CODEOWNERS").read_text()
+    (tmp_path / ".github/CODEOWNERS").write_text(text.replace("@OWNER/maintainers", owner))
+    done = bash(script("deploy.yml", "changed", "CODEOWNERS"), tmp_path)
+    assert (done.returncode == 0, "Replace @OWNER/maintainers" in done.stdout) == (passes, not passes)
 
 
 @pytest.mark.parametrize(("file", "name"), [("preview.yml", "preview"), ("deploy.yml", "deploy")])

@@ -26,6 +26,7 @@ CONFIG = {
 ROLE, POLICY = "aws:iam/role:Role", "aws:iam/policy:Policy"
 INLINE, ATTACHMENT = "aws:iam/rolePolicy:RolePolicy", "aws:iam/rolePolicyAttachment:RolePolicyAttachment"
 PARTS = {*policies.PARTS, "state"}
+IAM, EKS = f"arn:aws:iam::{ACCOUNT}", f"arn:aws:eks:us-west-2:{ACCOUNT}"
 
 
 @pytest.fixture
@@ -127,7 +128,6 @@ def test_the_preview_role_can_only_read_its_stack(graph: Graph) -> None:
         "eks:DescribeAddonVersions",
         "eks:DescribeAccessEntry",
         "iam:GetRole",
-        "iam:GetUser",
         "kms:Decrypt",
         "logs:DescribeLogGroups",
         "s3:GetObject",
@@ -143,14 +143,38 @@ def test_the_preview_role_can_only_read_its_stack(graph: Graph) -> None:
     mock = f"arn:aws:mock:us-west-2:{ACCOUNT}"
     for request, expected in (
         (Request("s3:GetObject", f"{mock}:pulumi-state/dev/.pulumi/stacks/paddle-on-aws/dev.json"), True),
+        (Request("s3:GetObject", f"{mock}:pulumi-state/dev/.pulumi/meta.yaml"), True),
+        # Older states can contain older secrets.
+        (
+            Request("s3:GetObject", f"{mock}:pulumi-state/dev/.pulumi/history/paddle-on-aws/dev/dev-1.history.json"),
+            False,
+        ),
+        (Request("s3:GetObject", f"{mock}:pulumi-state/dev/.pulumi/backups/paddle-on-aws/dev/dev.1.json"), False),
         (Request("s3:GetObject", f"{mock}:pulumi-state/prod/.pulumi/stacks/paddle-on-aws/prod.json"), False),
         (Request("s3:ListBucket", f"{mock}:pulumi-state", {"s3:prefix": "dev/.pulumi/stacks/"}), True),
         (Request("s3:ListBucket", f"{mock}:pulumi-state", {"s3:prefix": "prod/.pulumi/stacks/"}), False),
         (Request("kms:Decrypt", f"{mock}:key-dev"), True),
         (Request("kms:Decrypt", f"{mock}:key-prod"), False),
         (Request("kms:Decrypt", f"{mock}:key"), False),
+        (Request("iam:GetRole", f"{IAM}:role/paddle-preview-dev"), True),
+        (Request("iam:GetRole", f"{IAM}:role/paddle-deploy-dev"), False),
+        (Request("iam:GetUser", f"{IAM}:user/me"), False),
+        (Request("eks:DescribeAccessEntry", f"{EKS}:access-entry/paddle-cluster/user/{ACCOUNT}/me/1"), True),
+        (Request("eks:DescribeAccessEntry", f"{EKS}:access-entry/paddle-prod/user/{ACCOUNT}/me/1"), False),
+        (Request("eks:DescribeCluster", f"{EKS}:cluster/paddle-cluster"), False),
+        (Request("s3:PutObject", f"{mock}:pulumi-state/dev/.pulumi/stacks/paddle-on-aws/dev.json"), False),
+        (Request("s3:GetObject", f"{mock}:bucket/model"), False),
     ):
         assert permitted(found, request) is expected, request
+
+
+def test_the_preview_role_can_read_the_deployer_and_the_admins(monkeypatch: pytest.MonkeyPatch) -> None:
+    deployer, admin = f"{IAM}:role/paddle-deploy-dev", f"{IAM}:user/team/ann"
+    ours = replace(stack_settings("dev"), deployer=deployer, admins=(admin,))
+    monkeypatch.setattr("bootstrap.account_settings.stack_settings", lambda _: ours)
+    found = statements(bootstrap(monkeypatch, stacks=["dev"]), "preview-dev-policy")
+    for action, arn in (("iam:GetRole", deployer), ("iam:GetUser", admin)):
+        assert permitted(found, Request(action, arn))
 
 
 # The files that the engine writes for a stack, as seen in its file backend.

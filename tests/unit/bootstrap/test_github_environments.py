@@ -1,4 +1,4 @@
-"""The environments get reviewers and one branch. A local HTTP server plays the role of GitHub."""
+"""The environments get reviewers and one branch, and main gets rules. A local HTTP server plays the role of GitHub."""
 
 import json
 import os
@@ -15,17 +15,22 @@ import pytest
 from settings.schema import PROJECT
 
 USERS = {"ann": 1, "bob": 2}
+RULESETS, UPGRADE = "/repos/octo/paddle/rulesets", "Upgrade to GitHub Pro or make this repository public"
 ENVIRONMENT = re.compile(r"/repos/octo/paddle/environments/([^/]+)(/deployment-branch-policies)?(?:/(\d+))?")
 
 
 class Fake(ThreadingHTTPServer):
-    """Environments with their protection. Without the plan, GitHub refuses or ignores the reviewers."""
+    """Environments with their protection, and the rulesets. GitHub can refuse or ignore them."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.environments: dict[str, dict[str, Any]] = {}
         self.branches: dict[str, list[dict[str, Any]]] = {}
         self.refuse, self.ignore = False, False
+        self.rulesets: dict[int, dict[str, Any]] = {}
+        self.without_rulesets = False
+        self.ignored_rule = ""
+        self.unknown_owners: list[dict[str, Any]] | None = []
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -35,6 +40,18 @@ class Handler(BaseHTTPRequestHandler):
         if found := re.fullmatch(r"/users/(\w+)", self.path):
             known = found[1] in USERS
             self.answer({"id": USERS[found[1]]} if known else {}, 200 if known else 404)
+            return
+        if self.path.startswith(RULESETS + "?"):
+            listed = [{"id": number, "name": each["name"]} for number, each in self.server.rulesets.items()]
+            self.answer({"message": UPGRADE} if self.server.without_rulesets else listed, self.status_of_rulesets())
+            return
+        if self.path.startswith("/repos/octo/paddle/rules/branches/main?"):
+            active = [rule for each in self.server.rulesets.values() if applies(each) for rule in each["rules"]]
+            self.answer([added(rule) for rule in active if rule["type"] != self.server.ignored_rule])
+            return
+        if self.path == "/repos/octo/paddle/codeowners/errors?ref=main":
+            errors = self.server.unknown_owners
+            self.answer({"errors": errors}, 404 if errors is None else 200)
             return
         name, branches, _ = self.parts()
         if branches:
@@ -49,6 +66,11 @@ class Handler(BaseHTTPRequestHandler):
         self.answer({"protection_rules": rules})
 
     def do_PUT(self) -> None:
+        if found := re.fullmatch(rf"{RULESETS}/(\d+)", self.path):
+            assert int(found[1]) in self.server.rulesets
+            self.server.rulesets[int(found[1])] = self.content()
+            self.answer({})
+            return
         name, _, _ = self.parts()
         content = self.content()
         if content["reviewers"] and self.server.refuse:
@@ -58,6 +80,10 @@ class Handler(BaseHTTPRequestHandler):
         self.answer({})
 
     def do_POST(self) -> None:
+        if self.path == RULESETS:
+            self.server.rulesets[len(self.server.rulesets) + 1] = self.content()
+            self.answer({}, 201)
+            return
         name, branches, _ = self.parts()
         assert branches
         self.server.branches.setdefault(name, []).append({"id": 9, **self.content()})
@@ -77,6 +103,9 @@ class Handler(BaseHTTPRequestHandler):
     def content(self) -> Any:
         return json.loads(self.rfile.read(int(self.headers["Content-Length"])))
 
+    def status_of_rulesets(self) -> int:
+        return 403 if self.server.without_rulesets else 200
+
     def answer(self, content: object, status: int = 200) -> None:
         self.send_response(status if self.headers["Authorization"] == "Bearer secret" else 401)
         self.end_headers()
@@ -84,6 +113,20 @@ class Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         pass
+
+
+def applies(ruleset: dict[str, Any]) -> bool:
+    """Whether GitHub applies the ruleset to main."""
+    names = ruleset["conditions"]["ref_name"]["include"]
+    return ruleset["enforcement"] == "active" and ruleset["target"] == "branch" and "refs/heads/main" in names
+
+
+def added(rule: dict[str, Any]) -> dict[str, Any]:
+    """The rule as GitHub returns it: with more parameters, and lists in another order."""
+    given = {
+        key: value[::-1] if isinstance(value, list) else value for key, value in rule.get("parameters", {}).items()
+    }
+    return {**rule, "parameters": {**given, "allowed_merge_methods": ["merge"]}, "ruleset_id": 1}
 
 
 @pytest.fixture
@@ -116,7 +159,81 @@ def test_each_environment_gets_the_reviewers_and_only_the_branch_main(github: Fa
         assert given["reviewers"] == [{"type": "User", "id": 1}, {"type": "User", "id": 2}]
         assert given["deployment_branch_policy"] == {"protected_branches": False, "custom_branch_policies": True}
         assert [each["name"] for each in github.branches[stack]] == ["main"]
-    assert done.stdout.splitlines() == [f"{stack}: approval by ann, bob, only main" for stack in ("dev", "prod")]
+    assert done.stdout.splitlines() == [
+        *(f"{stack}: approval by ann, bob, only main" for stack in ("dev", "prod")),
+        "main: reviews by code owners, and the checks previewed, test, unit (3.10), unit (3.14)",
+        "CODEOWNERS: GitHub knows all owners",
+    ]
+
+
+@pytest.mark.parametrize("reviewers", [("--no-reviewers",), ("--reviewer", "ann", "--reviewer", "bob")])
+def test_main_changes_only_by_reviewed_pull_requests_with_passed_checks(
+    github: Fake, reviewers: tuple[str, ...]
+) -> None:
+    others = {
+        "name": "theirs",
+        "target": "tag",
+        "enforcement": "active",
+        "rules": [],
+        "conditions": {"ref_name": {"include": []}},
+    }
+    github.rulesets[1] = others
+    for _ in range(2):
+        done = protect(github, "dev", *reviewers)
+        assert done.returncode == 0, done.stderr
+    assert set(github.rulesets) == {1, 2}, "the second run changes the ruleset of the first one"
+    assert github.rulesets[1] == others
+    ruleset = github.rulesets[2]
+    assert applies(ruleset)
+    assert ruleset["bypass_actors"] == ruleset["conditions"]["ref_name"]["exclude"] == []
+    rules = {rule["type"]: rule.get("parameters") for rule in ruleset["rules"]}
+    assert set(rules) == {"deletion", "non_fast_forward", "pull_request", "required_status_checks"}
+    review = rules["pull_request"]
+    assert review["required_approving_review_count"] == 1
+    assert review["require_code_owner_review"] is True
+    assert review["dismiss_stale_reviews_on_push"] is True
+    assert review["require_last_push_approval"] is True
+    checks = rules["required_status_checks"]
+    assert checks["strict_required_status_checks_policy"] is True
+    assert {each["integration_id"] for each in checks["required_status_checks"]} == {15368}, "only GitHub Actions"
+
+
+def test_a_plan_without_rulesets_is_reported_after_the_environments(github: Fake) -> None:
+    github.without_rulesets = True
+    done = protect(github, "dev", "--reviewer", "ann", "--reviewer", "bob")
+    assert done.returncode == 1
+    assert done.stderr.startswith("main: GitHub protects branches of a private repository only in a paid plan.")
+    assert set(github.environments) == {"dev"}
+
+
+@pytest.mark.parametrize("rule", ["deletion", "non_fast_forward", "pull_request", "required_status_checks"])
+def test_a_rule_that_github_does_not_apply_is_reported(github: Fake, rule: str) -> None:
+    github.ignored_rule = rule
+    done = protect(github, "dev", "--no-reviewers")
+    assert done.returncode == 1
+    assert done.stderr == f"main: GitHub stored the ruleset but does not apply its rules {rule}.\n"
+
+
+@pytest.mark.parametrize(
+    ("errors", "message"),
+    [
+        ([{"line": 3, "kind": "Unknown owner"}], "GitHub ignores some owners (line 3: Unknown owner)."),
+        (None, "main has no such file."),
+    ],
+)
+def test_code_owners_that_github_does_not_know_are_reported(github: Fake, errors: Any, message: str) -> None:
+    github.unknown_owners = errors
+    done = protect(github, "dev", "--no-reviewers")
+    assert done.returncode == 1
+    assert done.stderr.startswith(f".github/CODEOWNERS: {message} Write users or teams with write access there")
+    assert "CODEOWNERS" not in done.stdout
+
+
+def test_all_problems_are_reported_together(github: Fake) -> None:
+    github.refuse, github.without_rulesets, github.unknown_owners = True, True, None
+    done = protect(github, "dev", "--reviewer", "ann", "--reviewer", "bob")
+    assert done.returncode == 1
+    assert [line.partition(":")[0] for line in done.stderr.splitlines()] == ["dev", "main", ".github/CODEOWNERS"]
 
 
 @pytest.mark.parametrize("answer", ["refuse", "ignore"])

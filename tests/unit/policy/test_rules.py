@@ -301,6 +301,16 @@ VIOLATING: list[tuple[Callable[[Resource], Iterator[str]], Resource, str]] = [
     ),
     (
         iam_documents.no_wildcard_iam,
+        made(ROLE, assumeRolePolicy=trust({"Federated": "host"}, StringEquals={"host:sub": "repo:me/mine:ref:main"})),
+        "assumeRolePolicy trusts every token",
+    ),
+    (
+        iam_documents.no_wildcard_iam,
+        made(ROLE, assumeRolePolicy=trust({"Federated": "host"}, StringEquals={"host:aud": "sts.amazonaws.com"})),
+        "assumeRolePolicy trusts every token",
+    ),
+    (
+        iam_documents.no_wildcard_iam,
         made(ROLE, assumeRolePolicy=trust({"AWS": f"arn:aws:iam::{OTHER_ACCOUNT}:root"})),
         f"assumeRolePolicy allows arn:aws:iam::{OTHER_ACCOUNT}:root",
     ),
@@ -463,6 +473,33 @@ VIOLATING: list[tuple[Callable[[Resource], Iterator[str]], Resource, str]] = [
         made(pods.ROLE_BINDING, roleRef={"kind": "Role"}, subjects=[{"kind": "User", "name": "system:anonymous"}]),
         "subjects contains a user or a group",
     ),
+    *(
+        (
+            pods.pods_only_read_the_cluster,
+            made(
+                kind, roleRef={"kind": "Role"}, subjects=[{"kind": "ServiceAccount"}, {"kind": "Group", "name": group}]
+            ),
+            "subjects contains a user or a group",
+        )
+        for kind in (pods.ROLE_BINDING, pods.CLUSTER_ROLE_BINDING)
+        for group in ("system:authenticated", "system:unauthenticated", "system:serviceaccounts")
+    ),
+    (
+        pods.pods_only_read_the_cluster,
+        made(pods.CLUSTER_ROLE_BINDING, roleRef={"kind": "ClusterRole"}, subjects=[{"kind": "ServiceAccount"}]),
+        "roleRef is not a Role of the namespace",
+    ),
+    *(
+        (rule, made("kubernetes:core/v1:Pod", spec=spec), words)
+        for spec in (
+            {"ephemeralContainers": [{"name": "debug"}]},
+            {"containers": [CONTAINER], "ephemeralContainers": [{"name": "debug"}]},
+        )
+        for rule, words in (
+            (pods.no_privileged_pods, "debug.securityContext.allowPrivilegeEscalation is not off"),
+            (pods.pods_limit_resources, "debug.resources.limits.memory is missing"),
+        )
+    ),
     (
         pods.no_privileged_pods,
         made("kubernetes:core/v1:Pod", spec={"hostNetwork": True, "initContainers": [CONTAINER]}),
@@ -620,6 +657,13 @@ VIOLATING_STACKS: list[tuple[str, Resource, str]] = [
             {"policy": policy(ACCOUNT_DECIDES, {**OPEN, "Principal": {"AWS": f"arn:aws:iam::{OTHER_ACCOUNT}:root"}})},
         ),
         f"key: policy names the account {OTHER_ACCOUNT}",
+    ),
+    (
+        "nfs",
+        Resource(
+            NFS.urn, NFS.type, "nfs", {**NFS.inputs, "referencedSecurityGroupId": f"{OTHER_ACCOUNT}/sg-0abc"}, NFS.refs
+        ),
+        f"nfs: referencedSecurityGroupId names the account {OTHER_ACCOUNT}",
     ),
     ("mount", made(rules.MOUNT_TARGET), "thing: securityGroups is empty"),
     (

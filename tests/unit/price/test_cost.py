@@ -198,9 +198,10 @@ def test_another_checkout_has_its_own_defaults(tmp_path: Path) -> None:
     assert stack_settings("dev", tmp_path) == dev(workers={"count": 7})
 
 
-def test_secrets_do_not_affect_the_price(tmp_path: Path) -> None:
+@pytest.mark.parametrize("source", [{"secure": "v1:abc"}, ["https://host/a", {"secure": "v1:abc"}]])
+def test_secrets_do_not_affect_the_price(tmp_path: Path, source: object) -> None:
     shutil.copy(PROJECT / "Pulumi.yaml", tmp_path)
-    config = {"aws:region": "us-west-2", "paddle-on-aws:data": {"source": {"secure": "v1:abc"}}}
+    config = {"aws:region": "us-west-2", "paddle-on-aws:data": {"source": source}}
     (tmp_path / "Pulumi.dev.yaml").write_text(yaml.safe_dump({"config": config}))
     assert estimate(stack_settings("dev", tmp_path)).monthly == estimate(dev()).monthly
 
