@@ -7,6 +7,7 @@ import re
 import urllib.parse
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
@@ -325,8 +326,12 @@ def _with_paths(given: Mapping[str, object], out: list[Problem]) -> dict[str, ob
 
 def declared(folder: Path = PROJECT) -> dict[str, object]:
     """The default of every key that Pulumi.yaml declares."""
-    project = yaml.safe_load((folder / "Pulumi.yaml").read_text())
-    return {key: entry["default"] for key, entry in project["config"].items()}
+    return _defaults((folder / "Pulumi.yaml").read_text())
+
+
+@cache
+def _defaults(project: str) -> dict[str, object]:
+    return {key: entry["default"] for key, entry in yaml.safe_load(project)["config"].items()}
 
 
 def camel(name: str) -> str:

@@ -5,6 +5,7 @@ All tests of a file run in one process, because they share a checkout or a clust
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,10 @@ LONGEST_FIRST = (
     "tests/in_pod/test_launch.py",
     "tests/in_pod/test_train.py",
 )
+
+
+# The provider SDKs are millions of objects. With the default, Python searches them for garbage all the time.
+gc.set_threshold(100_000)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

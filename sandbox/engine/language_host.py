@@ -27,9 +27,9 @@ ERROR_REPORTED = 32  # exit code of run_program.py after it has reported the err
 
 # Run in the program's environment: list the plugins that its packages need, with their versions.
 LIST_PLUGINS = """
-import importlib.metadata as metadata, json
-for file in (f for d in metadata.distributions() for f in d.files or () if f.name == "pulumi-plugin.json"):
-    print(json.dumps(json.loads(file.locate().read_text())))
+import json, pathlib, sys
+for file in (file for folder in sys.path[1:] for file in pathlib.Path(folder).glob("*/pulumi-plugin.json")):
+    print(json.dumps(json.loads(file.read_text())))
 """
 LIST_PACKAGES = """
 import importlib.metadata as metadata

@@ -9,10 +9,11 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from sandbox.cloud.server import one_at_a_time
-
 
 def test_one_request_is_handled_at_a_time() -> None:
+    # moto takes a second to import, in each process of pytest.
+    from sandbox.cloud.server import one_at_a_time
+
     inside, most = 0, 0
 
     def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
