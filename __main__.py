@@ -39,6 +39,7 @@ network = Network(
 encryption = Encryption(
     "encryption",
     EncryptionArgs(
+        existing=settings.kms_key_arn,
         cluster_name=settings.cluster_name,
         account=region_support.account,
         partition=region_support.partition,
@@ -49,9 +50,9 @@ encryption = Encryption(
     ),
     on_aws,
 )
-key_arn = encryption.key.arn
-bucket = Bucket("bucket", BucketArgs(settings.bucket_name, key_arn, settings.retain_data), on_aws)
-cluster = Cluster("cluster", ClusterArgs(settings, region_support, network, key_arn), on_aws)
+key_arn = encryption.key_arn
+bucket = Bucket("bucket", BucketArgs(settings.bucket_name, encryption, settings.retain_data), on_aws)
+cluster = Cluster("cluster", ClusterArgs(settings, region_support, network, encryption), on_aws)
 storage = Storage(
     "storage",
     StorageArgs(
@@ -113,7 +114,7 @@ pulumi.export("kubeconfig", cluster.kubeconfig)
 pulumi.export("fileSystemId", storage.file_system.id)
 pulumi.export("fileSystemName", storage.file_system.dns_name)
 pulumi.export("bucket", bucket.bucket.bucket)
-pulumi.export("keyArn", encryption.key.arn)
+pulumi.export("keyArn", key_arn)
 pulumi.export("zoneId", dns.zone.zone_id)
 pulumi.export("model", model)
 pulumi.export("nextSteps", next_steps(settings, model))

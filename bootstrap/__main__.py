@@ -102,6 +102,7 @@ def preview_statements(account: Account, state: State, settings: Settings) -> li
             f"arn:{partition}:eks:{settings.region}:{account.number}:{entries}",
         ),
         allow("AskServices", ("ssm:GetParameter",), services),
+        *([allow("AskKey", ("kms:DescribeKey",), settings.kms_key_arn)] if settings.kms_key_arn else []),
         # Not the history and the backups: they can contain older secrets.
         *state.read("meta.yaml", "stacks/*"),
         allow("ReadSecrets", ("kms:Decrypt",), state.key.arn),
@@ -192,6 +193,7 @@ def stack_policies(settings: Settings, deployers: Sequence[Identity], account: A
         zone=settings.zone_name,
         principals=tuple(dict.fromkeys(people)),
         data=(bucket, f"{bucket}/*") if source else (),
+        key=(settings.kms_key_arn,) if settings.kms_key_arn else (),
     )
     boundary = document(*boundary_policy(names)["Statement"])
     aws.iam.Policy(f"boundary-{stack}", name=boundary_name(stack), policy=boundary)

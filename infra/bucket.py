@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
+from infra.encryption import Encryption, refuse_new_key
 from infra.iam import document, tls_only
 from infra.naming import prefix
 
@@ -17,7 +18,7 @@ class BucketArgs:
     """Pulumi adds random characters to `name`. The policies in bootstrap/deployer/ match buckets by `name`."""
 
     name: str
-    key_arn: pulumi.Input[str]
+    encryption: Encryption
     retain: bool
 
 
@@ -40,6 +41,11 @@ class Bucket(pulumi.ComponentResource):
             versioning_configuration={"status": "Enabled"},
             opts=child,
         )
+        new_key = refuse_new_key(
+            f"{name}-encryption",
+            args.encryption.existing,
+            lambda inputs: inputs["rules"][0]["applyServerSideEncryptionByDefault"].get("kmsMasterKeyId"),
+        )
         aws.s3.BucketServerSideEncryptionConfiguration(
             f"{name}-encryption",
             bucket=self.bucket.id,
@@ -47,12 +53,12 @@ class Bucket(pulumi.ComponentResource):
                 {
                     "apply_server_side_encryption_by_default": {
                         "sse_algorithm": "aws:kms",
-                        "kms_master_key_id": args.key_arn,
+                        "kms_master_key_id": args.encryption.key_arn,
                     },
                     "bucket_key_enabled": True,
                 }
             ],
-            opts=child,
+            opts=pulumi.ResourceOptions(parent=self, hooks=pulumi.ResourceHookBinding(before_update=[new_key])),
         )
         block = aws.s3.BucketPublicAccessBlock(
             f"{name}-public-access",

@@ -11,6 +11,7 @@ import pulumi_kubernetes as k8s
 import yaml
 
 from infra.addon import addon
+from infra.encryption import Encryption, refuse_new_key
 from infra.iam import allow, assumed_by, document
 from infra.limited_role import limited_role
 from infra.naming import named_group, prefix
@@ -105,7 +106,7 @@ class ClusterArgs:
     settings: Settings
     region_support: RegionSupport
     network: Network
-    key_arn: pulumi.Input[str]
+    encryption: Encryption
 
 
 class Cluster(pulumi.ComponentResource):
@@ -139,12 +140,17 @@ class Cluster(pulumi.ComponentResource):
         key_policy = aws.iam.RolePolicy(
             f"{self._prefix}cluster-key-policy",
             role=cluster_role.name,
-            policy=document(allow("Secrets", SECRETS_ACTIONS, args.key_arn)),
+            policy=document(allow("Secrets", SECRETS_ACTIONS, args.encryption.key_arn)),
             opts=child,
         )
         logs = [self._log_group()] if settings.control_plane_logs else []
         zones = args.region_support.zones_for(settings)
         new_subnets = refuse_new_subnets(f"{self._prefix}eks", settings.vpc_cidr, zones)
+        new_key = refuse_new_key(
+            f"{self._prefix}eks",
+            args.encryption.existing,
+            lambda inputs: inputs["encryptionConfig"]["provider"].get("keyArn"),
+        )
         self.cluster = aws.eks.Cluster(
             f"{self._prefix}eks",
             name=cluster_name,
@@ -156,7 +162,7 @@ class Cluster(pulumi.ComponentResource):
             # EKS then upgrades the cluster when standard support ends. Otherwise the price would be six times as high.
             upgrade_policy={"support_type": "STANDARD"},
             access_config={"authentication_mode": "API", "bootstrap_cluster_creator_admin_permissions": False},
-            encryption_config={"provider": {"key_arn": args.key_arn}, "resources": ["secrets"]},
+            encryption_config={"provider": {"key_arn": args.encryption.key_arn}, "resources": ["secrets"]},
             vpc_config={
                 "subnet_ids": subnet_ids,
                 "security_group_ids": [control_plane_group.id],
@@ -169,7 +175,9 @@ class Cluster(pulumi.ComponentResource):
                 depends_on=[*cluster_attachments, key_policy, *logs],
                 # EKS reads these only when it creates a cluster. A new value would replace a running cluster.
                 ignore_changes=["bootstrapSelfManagedAddons", CREATOR_ADMIN],
-                hooks=pulumi.ResourceHookBinding(before_update=[new_subnets]),
+                hooks=pulumi.ResourceHookBinding(
+                    before_create=[*args.encryption.before_use], before_update=[new_subnets, new_key]
+                ),
             ),
         )
         self.issuer = self.cluster.identities[0].oidcs[0].issuer
@@ -230,8 +238,8 @@ class Cluster(pulumi.ComponentResource):
             name,
             name=settings.log_group,
             retention_in_days=LOG_DAYS,
-            # The logs must stay readable. Without retainData, the key is deleted with the stack.
-            kms_key_id=self._args.key_arn if settings.retain_data else None,
+            # The logs must stay readable. Without retainData, the key of the stack is deleted with the stack.
+            kms_key_id=self._args.encryption.key_arn if settings.encrypted_log_group else None,
             # EKS writes logs for a while after the cluster is deleted. Then it would create the group without expiry.
             opts=pulumi.ResourceOptions(
                 parent=self,
@@ -361,7 +369,7 @@ class Cluster(pulumi.ComponentResource):
                         "volume_type": "gp3",
                         "volume_size": workers.disk_gib,
                         "encrypted": "true",
-                        "kms_key_id": self._args.key_arn,
+                        "kms_key_id": self._args.encryption.key_arn,
                         "delete_on_termination": "true",
                     },
                 }

@@ -73,7 +73,12 @@ class Storage(pulumi.ComponentResource):
             kms_key_id=args.key_arn,
             throughput_mode="elastic",
             tags={"Name": self._physical_name},
-            opts=pulumi.ResourceOptions(parent=self, protect=args.retain),
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                protect=args.retain,
+                # A new key would replace the file system. Hooks of the bucket and the cluster reject a new key.
+                ignore_changes=["kmsKeyId"],
+            ),
         )
         mounts = [
             aws.efs.MountTarget(

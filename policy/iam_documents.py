@@ -31,6 +31,7 @@ EXACT = ("arnequals", "arnlike", "stringequals", "stringlike")
 BY_MOUNT_TARGET = ("elasticfilesystem:accessedviamounttarget", ["true"])
 ACCOUNT_IN_TEXT = re.compile(r"\barn:[\w-]*:[\w-]*:[\w-]*:(\d{12}):|^(\d{12})/sg-")
 ACCOUNT = re.compile(r"\d{12}")
+KEY_ARN = re.compile(r"arn:[\w-]+:kms:[\w-]+:(\d{12}):key/[\w-]+")
 
 
 class UnreadableError(Exception):
@@ -227,13 +228,23 @@ def _named_accounts(resource: Resource) -> Iterator[tuple[str, str]]:
 
 
 def _accounts_of(stack: Stack) -> str | None:
-    """The account in the default statement of the key. KMS rejects a policy that locks out the account of the key."""
+    """The account in the default statement of the key. KMS rejects a policy that locks out the account of the key.
+
+    A stack with the setting kmsKeyArn has no key. The program rejects a key of another account.
+    """
     try:
         keys = [document for key in stack.of(KEY) for _, document in documents(key)]
     except UnreadableError:
         return None
     roots = [_root_account(s) for document in keys for s in _granting(document) if _account_decides(s)]
     if not stack.of(KEY):
-        arns = [at(cluster.inputs, "encryptionConfig.provider.keyArn") for cluster in stack.of(CLUSTER)]
-        roots = [found[1] for arn in arns if isinstance(arn, str) and (found := ACCOUNT_IN_TEXT.search(arn))]
+        named = KEY_ARN.fullmatch(existing_key(stack) or "")
+        return named[1] if named else None
     return roots[0] if roots else None
+
+
+def existing_key(stack: Stack) -> str | None:
+    """The ARN of a key that the stack uses and has not created: the key that its cluster names."""
+    arns = {at(cluster.inputs, "encryptionConfig.provider.keyArn") for cluster in stack.of(CLUSTER)}
+    (arn,) = arns if len(arns) == 1 else (None,)
+    return arn if not stack.of(KEY) and isinstance(arn, str) and KEY_ARN.fullmatch(arn) else None

@@ -7,7 +7,7 @@ from typing import Any
 
 from policy.allowed_types import ALLOWED_TYPES, COMPONENTS
 from policy.graph import Resource, Stack, Unknown, at, every, members
-from policy.iam_documents import KEY, no_wildcard_iam, only_known_managed_policies, own_account_only
+from policy.iam_documents import KEY, existing_key, no_wildcard_iam, only_known_managed_policies, own_account_only
 from policy.pods import no_privileged_pods, pods_limit_resources, pods_only_read_the_cluster, volumes_on_efs_only
 
 Problems = Iterator[str]
@@ -45,14 +45,17 @@ def only_allowed_types(resource: Resource) -> Problems:
 
 
 def encrypted(resource: Resource, stack: Stack) -> Problems:
-    """All stored data is encrypted with the key of the stack."""
+    """All stored data is encrypted with the key of the stack, or all of it with the same existing key."""
     keys = {key.urn for key in stack.of(KEY)}
     arns = {arn for key in stack.of(KEY) if isinstance(arn := key.inputs.get("arn"), str)}
+
+    existing = existing_key(stack)
 
     def by_our_key(path: str) -> Problems:
         values = every(resource.inputs, path)
         known = {value for value in values if not isinstance(value, Unknown)}
-        if not known <= arns or not values or not keys & resource.refs.get(path.split(".")[0], frozenset()):
+        ours = known <= arns and values and keys & resource.refs.get(path.split(".")[0], frozenset())
+        if not ours and not (existing and values and all(value == existing for value in values)):
             yield resource.problem(path, "is not the key of the stack", "Use the ARN of the key in infra/encryption.py")
 
     # CloudWatch encrypts log groups without a key of ours, and a log group can outlive the key.

@@ -159,7 +159,7 @@ def _lines(settings: Settings, prices: Mapping[str, Any], support_ends: Mapping[
     rotation = "each of the first two yearly rotations adds the same amount"
     return [
         *lines,
-        Line("KMS key", 1, "month", price("keyMonth"), rotation),
+        *([] if settings.kms_key_arn else [Line("KMS key", 1, "month", price("keyMonth"), rotation)]),
         Line("Route53 private zone", 1, "month", price("zoneMonth")),
         Line("EFS storage", None, "GiB-month", price("efsGiBMonth")),
         Line("EFS reads", None, "GB", price("efsReadGB")),

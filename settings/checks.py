@@ -16,7 +16,7 @@ import yaml
 
 from settings.credentials import STATIC_KEYS, not_for_cli
 from settings.quotas import most_workers, quotas_of
-from settings.region import BUDGETS_PARTITION, PRINCIPAL, RegionSupport, read_region_support, services_for
+from settings.region import BUDGETS_PARTITION, KMS_KEY, PRINCIPAL, RegionSupport, read_region_support, services_for
 from settings.schema import DEFAULT_ZONES, HIDDEN, KUBERNETES_VERSION, Problem, Settings, camel, load
 from settings.subnets import ADDRESSES_PER_WORKER, LARGEST, SMALLEST, zone_capacity
 from workloads.in_pod import contract
@@ -294,6 +294,18 @@ def _is_public_key(text: str) -> bool:
     return blob[4 : 4 + len(kind)] == kind.encode()
 
 
+def _key(s: Settings) -> Problems:
+    arn = s.kms_key_arn
+    named = KMS_KEY.fullmatch(arn)
+    if arn and not named:
+        why = "is not the ARN of a KMS key"
+        instead = "Write the ARN that `aws kms describe-key --key-id KEY --query KeyMetadata.Arn` prints"
+        yield Problem("kmsKeyArn", arn, why, instead)
+    elif named and named["region"] != s.region:
+        why = f"is a key in {named['region']}, and the stack is in {s.region}"
+        yield Problem("kmsKeyArn", arn, why, f"Write a key in {s.region}, or leave it empty")
+
+
 def _containers(s: Settings) -> Problems:
     for key, image in s.images.items():
         if image and not re.fullmatch(IMAGE, image):
@@ -427,6 +439,7 @@ RULES: tuple[Callable[[Settings], Problems], ...] = (
     _addresses,
     _zone_list,
     _people,
+    _key,
     _containers,
     _secrets,
     _data,
@@ -482,6 +495,27 @@ def _instance_types(s: Settings, region: RegionSupport) -> Problems:
     if len({found for found in types.values() if found}) > 1:
         why = "have different architectures or numbers of GPUs"
         yield Problem(key, s.workers.instance_types, why, "Write types with the same architecture and number of GPUs")
+
+
+def _kms_key(s: Settings, region: RegionSupport) -> Problems:
+    named = KMS_KEY.fullmatch(s.kms_key_arn)
+    if not named or named["region"] != s.region:
+        return
+    why, instead = "", "Write another key, or leave it empty"
+    for part, here in (("partition", region.partition), ("account", region.account)):
+        if named[part] != here:
+            why = why or f"is a key of {part} {named[part]}, and the stack is in {part} {here}"
+    key = region.key
+    if key and not why:
+        if key.manager != "CUSTOMER":
+            why = "is managed by AWS, and its key policy cannot change"
+        elif (key.usage, key.spec) != ("ENCRYPT_DECRYPT", "SYMMETRIC_DEFAULT"):
+            why = f"has the type {key.spec} for {key.usage}, and AWS encrypts only with symmetric keys"
+        elif key.state != "Enabled":
+            why = f"has the state {key.state}, so nothing can use it"
+            instead = "Enable it, write another key, or leave it empty"
+    if why:
+        yield Problem("kmsKeyArn", s.kms_key_arn, why, instead)
 
 
 def _images_in_china(s: Settings, region: RegionSupport) -> Problems:
@@ -548,6 +582,7 @@ REGION_RULES: tuple[Callable[[Settings, RegionSupport], Problems], ...] = (
     _instance_types,
     _quotas,
     _budget,
+    _kms_key,
     _access,
 )
 WARNINGS: tuple[Callable[[Settings, RegionSupport], Problems], ...] = (

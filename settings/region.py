@@ -15,6 +15,8 @@ from settings.schema import DEFAULT_ZONES, KUBERNETES_VERSION, Problem, Settings
 
 # The ARN of an IAM role or user.
 PRINCIPAL = r"arn:aws[a-z-]*:iam::\d{12}:(role|user)/[\w+=,.@/-]+"
+# The ARN of a KMS key. The ARN of an alias has another form.
+KMS_KEY = re.compile(r"arn:(?P<partition>aws[a-z-]*):kms:(?P<region>[a-z0-9-]+):(?P<account>\d{12}):key/[\w-]+")
 
 Architecture = Literal["x86_64", "arm64"]
 
@@ -57,6 +59,16 @@ class Access:
 
 
 @dataclass(frozen=True)
+class KmsKey:
+    """The key in the setting kmsKeyArn, with the words of KMS: the manager is CUSTOMER or AWS."""
+
+    manager: str
+    state: str
+    usage: str
+    spec: str
+
+
+@dataclass(frozen=True)
 class RegionSupport:
     """A region as this account sees it.
 
@@ -64,7 +76,7 @@ class RegionSupport:
     An unknown instance type is None. `quotas` maps the code of an EC2 quota to its vCPUs; a quota that Service Quotas
     did not answer is missing.
     `addon_versions` are the versions that EKS recommends for the Kubernetes version of the stack.
-    `has_log_group` is false if the stack needs no log group.
+    `has_log_group` is false if the stack needs no log group. `key` is None if the stack has its own key.
     """
 
     account: str
@@ -77,6 +89,7 @@ class RegionSupport:
     addon_versions: Mapping[str, str]
     quotas: Mapping[str, float]
     has_log_group: bool
+    key: KmsKey | None
     access: Access
 
     @property
@@ -150,12 +163,14 @@ def read_region_support(settings: Settings) -> tuple[RegionSupport | None, list[
     )
     quotas = [quota.code for quota in quotas_of(settings.workers.instance_types, settings.workers.capacity)]
     logs = [settings.log_group] if settings.control_plane_logs else []
+    key = settings.kms_key_arn if _is_key_here(settings) else ""
     principals = {arn: _principal(arn) for arn in (settings.deployer, *settings.admins) if re.fullmatch(PRINCIPAL, arn)}
     answers = _side_by_side(
         {
             **{name: aws.cloudwatch.get_log_groups_output(log_group_name_prefix=name) for name in logs},
             "identity": aws.get_caller_identity_output(),
             **principals,
+            **({key: aws.kms.get_key_output(key_id=key)} if key else {}),
             "zones": aws.get_availability_zones_output(filters=[zone_type]),
             "partition": aws.get_partition_output(),
             "offers": aws.ec2.get_instance_type_offerings_output(filters=[types], location_type="availability-zone-id"),
@@ -170,7 +185,7 @@ def read_region_support(settings: Settings) -> tuple[RegionSupport | None, list[
     )
     for name, answer in answers.items():
         unknown_service = name in needed and _not_found(answer)
-        expected = unknown_service or name in (*settings.workers.instance_types, *addons, *quotas, *principals)
+        expected = unknown_service or name in (*settings.workers.instance_types, *addons, *quotas, *principals, key)
         if isinstance(answer, Exception) and not expected:
             pulumi.log.debug(str(answer))
             why = f"could not be checked with AWS: {_reason(answer)}"
@@ -181,8 +196,13 @@ def read_region_support(settings: Settings) -> tuple[RegionSupport | None, list[
         return None, [access]
     zones = answers["zones"]
     refused = [name for name in addons if isinstance(answers[name], Exception)]
+    account = answers["identity"].account_id
+    problems = [_no_addon(settings, name, answers[name]) for name in refused[:1]]
+    # Another check rejects a key of another account.
+    if key and f":{account}:" in key and isinstance(answers[key], Exception):
+        problems.append(_no_key(key, answers[key]))
     return RegionSupport(
-        account=answers["identity"].account_id,
+        account=account,
         partition=answers["partition"].partition,
         dns_suffix=answers["partition"].dns_suffix,
         zones=dict(zip(zones.names, zones.zone_ids, strict=True)),
@@ -192,8 +212,9 @@ def read_region_support(settings: Settings) -> tuple[RegionSupport | None, list[
         quotas={code: answers[code].value for code in quotas if not isinstance(answers[code], Exception)},
         addon_versions={name: answers[name].version for name in addons if name not in refused},
         has_log_group=any(name in answers[name].log_group_names for name in logs),
+        key=_kms_key(answers[key]) if key and not isinstance(answers[key], Exception) else None,
         access=access,
-    ), [_no_addon(settings, name, answers[name]) for name in refused[:1]]
+    ), problems
 
 
 def _principal(arn: str) -> pulumi.Output[Any]:
@@ -243,6 +264,26 @@ def _no_addon(settings: Settings, name: str, error: Exception) -> Problem:
     why = f"has no version of the add-on {name} in {settings.region}: {_reason(error)}"
     instead = "Write a Kubernetes version that EKS supports: `aws eks describe-cluster-versions` lists them"
     return Problem("kubernetesVersion", settings.kubernetes_version, why, instead)
+
+
+def _is_key_here(settings: Settings) -> bool:
+    """Whether the setting is the ARN of a key in the region of the stack. Another check reports a wrong one."""
+    named = KMS_KEY.fullmatch(settings.kms_key_arn)
+    return named is not None and named["region"] == settings.region
+
+
+def _kms_key(found: Any) -> KmsKey:
+    return KmsKey(found.key_manager, found.key_state, found.key_usage, found.key_spec)
+
+
+def _no_key(arn: str, error: Exception) -> Problem:
+    """KMS does not know the key, or this session may not read it."""
+    pulumi.log.debug(str(error))
+    if _not_found(error):
+        why, instead = "does not exist", "Write the ARN of a key that exists, or leave it empty"
+    else:
+        why, instead = f"could not be read: {_reason(error)}", "Allow kms:DescribeKey for this key, in IAM and in KMS"
+    return Problem("kmsKeyArn", arn, why, instead)
 
 
 def _offers(pairs: Iterable[tuple[str, str]]) -> dict[str, frozenset[str]]:

@@ -163,6 +163,7 @@ class Settings:
     deployer: str
     admins: tuple[str, ...]
     permissions_boundary: str
+    kms_key_arn: str
     workers: Workers
     ssh_public_key: str
     trainers: int
@@ -247,8 +248,9 @@ class Settings:
 
     @property
     def encrypted_log_group(self) -> str | None:
-        """The log group, if it is encrypted with the key of the stack."""
-        return self.log_group if self.control_plane_logs and self.retain_data else None
+        """The log group, if it is encrypted with the key of the stack. The log group stays after `pulumi destroy`."""
+        key_stays = self.retain_data or bool(self.kms_key_arn)
+        return self.log_group if self.control_plane_logs and key_stays else None
 
     @property
     def all_tags(self) -> dict[str, str]:

@@ -27,8 +27,15 @@ DAEMON_SET = Kind("apps/v1", "DaemonSet", "daemonsets", True)
 # The sandbox sets the first two itself. The third needs an IAM policy that the stack does not create. The fourth
 # must be the user of the sandbox.
 NOT_CHANGED = {"kubeconfig", "pserver.nic", "permissionsBoundary", "deployer"}
-# EKS cannot move a running cluster, so these changes are refused before the first resource.
-REFUSED: Mapping[str, object] = {"vpcCidr": "10.7.0.0/16", "availabilityZones": ["us-west-2b", "us-west-2c"]}
+COMPANY_KEY = "alias/company"
+MOVES = "EKS cannot change them. Write the former values"
+# What AWS cannot change, so these changes are refused before the first resource: the new value and the reason. The
+# ARN of the key is not known before the sandbox runs.
+REFUSED: Mapping[str, tuple[object, str]] = {
+    "vpcCidr": ("10.7.0.0/16", MOVES),
+    "availabilityZones": (["us-west-2b", "us-west-2c"], MOVES),
+    "kmsKeyArn": (COMPANY_KEY, "its file system and cluster cannot change their key. Write the former value"),
+}
 # Where a later change needs another value than the default first.
 START: Mapping[str, object] = {"kubernetesVersion": "1.34"}
 
@@ -262,6 +269,8 @@ def empty(stack: Checkout) -> dict[str, list[str]]:
     # An invalid setting stops the program after the emulated AWS has started.
     write(stack, {**START, "trainers": 0})
     assert "trainers: 0" in stack.run("up", under=WITHOUT_MOUNT_NAMESPACES).stdout
+    key = stack.client("kms").create_key()["KeyMetadata"]["KeyId"]
+    stack.client("kms").create_alias(AliasName=COMPANY_KEY, TargetKeyId=key)
     found = inventory(stack.client)
     stack.client("iam").create_role(RoleName="admin", AssumeRolePolicyDocument='{"Version":"2012-10-17"}')
     write(stack, {"trainers": 3})
@@ -299,18 +308,21 @@ def test_the_table_has_every_setting() -> None:
 
 @pytest.mark.usefixtures("empty")
 @pytest.mark.parametrize("key", REFUSED)
-def test_a_cluster_that_would_move_is_refused_before_the_first_resource(stack: Checkout, key: str) -> None:
+def test_a_change_that_aws_cannot_make_is_refused_before_the_first_resource(stack: Checkout, key: str) -> None:
     # The copy of the stack file for the engine: `python -m sandbox up` would skip the preview.
     file = stack.sandbox / "stacks/local/Pulumi.local.yaml"
     settings, before = file.read_text(), inventory(stack.client)
     written = yaml.safe_load(settings)
-    written["config"][f"paddle-on-aws:{key}"] = REFUSED[key]
+    value, why = REFUSED[key]
+    if value == COMPANY_KEY:
+        value = stack.client("kms").describe_key(KeyId=COMPANY_KEY)["KeyMetadata"]["Arn"]
+    written["config"][f"paddle-on-aws:{key}"] = value
     file.write_text(yaml.safe_dump(written))
     refused = stack.run("pulumi", "up", "--yes", under=WITHOUT_MOUNT_NAMESPACES)
     file.write_text(settings)
     assert refused.returncode != 0, refused.stdout
-    assert "vpcCidr and availabilityZones" in refused.stdout
-    assert "EKS cannot change them. Write the former values" in " ".join(refused.stdout.split())
+    assert key in refused.stdout
+    assert why in " ".join(refused.stdout.split())
     assert inventory(stack.client) == before
     run(stack, "pulumi", "preview", "--expect-no-changes")
 

@@ -39,13 +39,17 @@ def as_before(args):
     return pulumi.ResourceTransformResult(kept, args.opts)
 
 
+class Key:
+    key_arn = existing = "alias/aws/s3"
+
+
 EARLIER = pathlib.Path("earlier").exists()
 if EARLIER:
     pulumi.runtime.register_resource_transform(as_before)
 settings, _ = load()
 on_aws = pulumi.ResourceOptions(providers=[aws_provider(settings)])
 name = "bucket" if EARLIER else settings.bucket_name
-bucket = Bucket("bucket", BucketArgs(name, "alias/aws/s3", False), on_aws)
+bucket = Bucket("bucket", BucketArgs(name, Key, False), on_aws)
 limited_role("cluster-role", settings, assumed_by("eks.amazonaws.com"), bucket)
 """
 

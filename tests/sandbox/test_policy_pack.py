@@ -10,6 +10,7 @@ import pytest
 
 from sandbox.paths import CHECKOUT
 from tests.sandbox.aws_part import AwsPart, aws_part
+from tests.sandbox.test_lifecycle import clients
 from tests.unit.program import config_of
 
 PREVIEW = ("preview", "--non-interactive", "--policy-pack", str(CHECKOUT / "policy"))
@@ -30,6 +31,15 @@ def test_the_program_passes(prod: AwsPart) -> None:
     assert "✅ paddle-on-aws@" in done.stdout, "the pack did not run"
     assert "can't run policy" not in done.stdout, "a rule failed on a value that is not known yet"
     assert "kubernetes:batch/v1:Job paddle-export create" in done.stdout
+
+
+def test_the_program_passes_with_an_existing_key(prod: AwsPart) -> None:
+    key = clients(prod, "eu-west-1")("kms").create_key()["KeyMetadata"]["Arn"]
+    prod.set({**config_of("prod"), "paddle-on-aws:kmsKeyArn": key})
+    done = prod.pulumi(*PREVIEW)
+    assert done.returncode == 0, done.stdout
+    assert "can't run policy" not in done.stdout, "a rule failed on a value that is not known yet"
+    assert "aws:kms:Key" not in done.stdout
 
 
 def test_a_setting_violates_a_rule_about_one_resource(prod: AwsPart) -> None:

@@ -38,6 +38,21 @@ GPUS = {"g5.xlarge": 1, "g5.12xlarge": 4}
 OFFERED_IN: Mapping[str, Sequence[str]] = {}
 # vCPUs of a quota by its code. Service Quotas does not answer for the others.
 QUOTAS: Mapping[str, float] = {}
+EXISTING_KEY = f"arn:aws:kms:us-west-2:{ACCOUNT}:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+USABLE_KEY = {
+    "keyManager": "CUSTOMER",
+    "keyState": "Enabled",
+    "keyUsage": "ENCRYPT_DECRYPT",
+    "keySpec": "SYMMETRIC_DEFAULT",
+}
+# Keys that differ from USABLE_KEY, by the last part of their ARN.
+OTHER_KEYS: Mapping[str, Mapping[str, str]] = {
+    "disabled": {"keyState": "Disabled"},
+    "deleted": {"keyState": "PendingDeletion"},
+    "rsa": {"keySpec": "RSA_2048"},
+    "hmac": {"keyUsage": "GENERATE_VERIFY_MAC", "keySpec": "HMAC_256"},
+    "aws-managed": {"keyManager": "AWS"},
+}
 
 
 @dataclass(frozen=True)
@@ -149,6 +164,11 @@ class Aws(mocks.Mocks):
             return {}, [("", f"reading {principal}: couldn't find resource")]
         if "getServiceQuota" in args.token and args.args["quotaCode"] not in QUOTAS:
             return {}, [("", "operation error Service Quotas: GetServiceQuota, AccessDeniedException")]
+        key_id = args.args.get("keyId", "").rpartition("/")[2]
+        if key_id == "missing":
+            return {}, [("", f"reading KMS Key ({args.args['keyId']}): couldn't find resource")]
+        if key_id == "forbidden":
+            return {}, [("", f"reading KMS Key ({args.args['keyId']}): AccessDeniedException: not authorized")]
         gpus = [{"count": GPUS.get(asked, 0), "manufacturer": "NVIDIA", "memorySize": 1, "name": "A10G"}]
         wanted = [name for each in args.args.get("filters", []) for name in each["values"]]
         offers = [(name, zone) for name in wanted for zone in OFFERED_IN.get(name, zones.values())]
@@ -167,6 +187,7 @@ class Aws(mocks.Mocks):
             "aws:eks/getAddonVersion:getAddonVersion": {
                 "version": f"{args.args.get('addonName')} for {args.args.get('kubernetesVersion')}"
             },
+            "aws:kms/getKey:getKey": {**USABLE_KEY, **OTHER_KEYS.get(key_id, {})},
             "aws:cloudwatch/getLogGroups:getLogGroups": {"logGroupNames": [], "arns": []},
             "aws:ec2/getInstanceType:getInstanceType": {
                 "supportedArchitectures": ["arm64" if asked.startswith("m7g") else "x86_64"],

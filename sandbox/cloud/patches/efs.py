@@ -1,11 +1,18 @@
-"""EFS patches: delete a file system policy, change a backup policy, and answer FileSystemNotFound when it is right."""
+"""EFS patches: delete a file system policy, change a backup policy, and answer FileSystemNotFound when it is right.
+
+A file system also needs a key that it can use.
+"""
 
 import json
+from typing import Any
 
 from moto.efs.exceptions import BadRequest, FileSystemNotFound
 from moto.efs.models import EFSBackend, FileSystem
 from moto.efs.responses import TYPE_RESPONSE, EFSResponse
 
+from sandbox.cloud.patches import kms
+
+_create = EFSBackend.create_file_system
 _describe = EFSBackend.describe_file_system_policy
 _describe_backup = EFSBackend.describe_backup_policy
 
@@ -14,6 +21,13 @@ def _find(backend: EFSBackend, file_system_id: str) -> FileSystem:
     if file_system_id not in backend.file_systems_by_id:
         raise FileSystemNotFound(file_system_id)
     return backend.file_systems_by_id[file_system_id]
+
+
+def _create_file_system(self: EFSBackend, creation_token: str, **given: Any) -> FileSystem:
+    key = given["kms_key_id"]
+    if key and (why := kms.why_unusable(self.account_id, self.region_name, key)):
+        raise BadRequest(why)
+    return _create(self, creation_token, **given)
 
 
 def _describe_file_system_policy(self: EFSBackend, file_system_id: str) -> str:
@@ -44,6 +58,7 @@ def _put_backup_policy(self: EFSResponse) -> TYPE_RESPONSE:
 
 
 def apply() -> None:
+    EFSBackend.create_file_system = _create_file_system  # type: ignore[assignment,method-assign]
     EFSBackend.describe_backup_policy = _describe_backup_policy  # type: ignore[method-assign]
     EFSResponse.put_backup_policy = _put_backup_policy  # type: ignore[attr-defined]
     EFSBackend.describe_file_system_policy = _describe_file_system_policy  # type: ignore[method-assign]

@@ -206,10 +206,23 @@ class Backend(EKSBackend):
         group.node_repair_config = repair or {"enabled": False}
         if eks_addons.node_groups(cluster) and not eks_addons.nodes_can_start(cluster):
             group.status = "CREATE_FAILED"
+        if why := self._why_disks_fail(group):
+            group.status = "CREATE_FAILED"
+            group.health = {"issues": [{"code": "AsgInstanceLaunchFailures", "message": why, "resourceIds": []}]}
         # EKS creates an access entry for the nodes of a managed node group.
         if _has_access_entries(cluster) and node_role not in cluster.access_entries:
             group.created_entry = self._add_access_entry(cluster, node_role, "EC2_LINUX").principal_arn
         return group  # type: ignore[no-any-return]
+
+    def _why_disks_fail(self, group: Any) -> str:
+        """Why the instances of a group do not start. Empty if they do, or if the group has none."""
+        if not group.launch_template or not (group.scaling_config or {}).get("desiredSize", 1):
+            return ""
+        template = ec2_backends[self.account_id][self.region_name].get_launch_template(group.launch_template["id"])
+        version = group.launch_template.get("version")
+        data = template.get_version(int(version)).data if version else template.default_version().data
+        spot = group.capacity_type == "SPOT"
+        return eks_rules.why_disks_fail(self.account_id, self.region_name, self.partition, data, spot)
 
     def delete_nodegroup(self, cluster_name: str, nodegroup_name: str) -> Nodegroup:
         group: Any = super().delete_nodegroup(cluster_name, nodegroup_name)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from fnmatch import fnmatchcase
 from typing import Any
 
 from moto.ec2.models import ec2_backends
 from moto.eks.exceptions import EKSError, InvalidParameterException, InvalidRequestException
-from moto.kms.models import kms_backends
+
+from sandbox.cloud.patches import kms
 
 NODES_PER_GROUP = 450
+AUTO_SCALING = "autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling"
+SPOT = "spot.amazonaws.com/AWSServiceRoleForEC2Spot"
 UNSUPPORTED_ZONE_IDS = ("use1-az3", "usw1-az2", "cac1-az3")
 
 
@@ -24,10 +25,13 @@ def check_encryption(account: str, region: str, caller: str, encryption_config: 
     """EKS creates a grant on the key with the caller's identity, and without kms:GrantIsForAWSResource."""
     for each in encryption_config or []:
         key_arn = each["provider"]["keyArn"]
-        backend = kms_backends[account][region]
-        policy = json.loads(backend.describe_key(key_arn).policy)
+        if why := kms.why_unusable(account, region, key_arn):
+            raise InvalidParameterException(message=why)
+        key = kms.find_key(account, region, key_arn)
+        root = key_arn.partition(":kms:")[0] + f":iam::{account}:root"
+        context = {"aws:PrincipalArn": caller, "kms:CallerAccount": account}
         for action in ("kms:DescribeKey", "kms:CreateGrant"):
-            if not any(_allows(statement, action, account, caller) for statement in policy["Statement"]):
+            if key and not kms.allows(key.policy, action, ("*", account, caller, root), context):
                 raise InvalidRequestException(
                     message=f"User: {caller} is not authorized to perform: {action} on resource: {key_arn}"
                 )
@@ -68,6 +72,26 @@ def check_subnets(account: str, region: str, cluster: Any, subnet_ids: Sequence[
         raise InvalidParameterException(message=f"Provided subnets must be in the zones of the cluster: {zones}")
 
 
+def why_disks_fail(account: str, region: str, partition: str, template: Mapping[str, Any], spot: bool) -> str:
+    """Why instances of a node group do not start: their disks need keys that the launching services can use.
+
+    These services have roles without permissions for KMS, so the statement for the account is not enough.
+    """
+    for disk in template.get("BlockDeviceMappings") or []:
+        name = (disk.get("Ebs") or {}).get("KmsKeyId")
+        why = kms.why_unusable(account, region, name) if name else ""
+        if why:
+            return f"Client.InvalidKMSKey.InvalidState: {why}"
+        key = kms.find_key(account, region, name) if name else None
+        for role in (AUTO_SCALING, SPOT) if spot else (AUTO_SCALING,):
+            arn = f"arn:{partition}:iam::{account}:role/aws-service-role/{role}"
+            context = {"aws:PrincipalArn": arn, "kms:CallerAccount": account, "kms:GrantIsForAWSResource": "true"}
+            for action in ("kms:CreateGrant", "kms:GenerateDataKeyWithoutPlaintext"):
+                if key and not kms.allows(key.policy, action, ("*", arn), context):
+                    return f"Client.InternalError: Client error on launch: {arn} may not use {action} with {name}"
+    return ""
+
+
 def check_group_size(scaling: Mapping[str, Any] | None) -> None:
     """The default quota for the nodes of one managed node group."""
     most = (scaling or {}).get("maxSize", 1)
@@ -82,21 +106,3 @@ def check_upgrade(old: str, new: str) -> None:
     before, after = (int(version.partition(".")[2]) for version in (old, new))
     if after not in (before, before + 1):
         raise InvalidParameterException(message=f"Unsupported Kubernetes minor version update from {old} to {new}")
-
-
-def _allows(statement: Mapping[str, Any], action: str, account: str, caller: str) -> bool:
-    """Whether a statement of a key policy allows the caller, or the account's IAM policies, this action."""
-    principal = statement["Principal"]
-    principals = _listed(principal.get("AWS", []) if isinstance(principal, Mapping) else principal)
-    known = {"aws:PrincipalArn": caller, "kms:CallerAccount": account}
-    conditions = [pair for keys in statement.get("Condition", {}).values() for pair in keys.items()]
-    return (
-        statement["Effect"] == "Allow"
-        and any(fnmatchcase(action, pattern) for pattern in _listed(statement["Action"]))
-        and any(each in ("*", account, caller) or each.endswith(f":{account}:root") for each in principals)
-        and all(known.get(key) in _listed(value) for key, value in conditions)
-    )
-
-
-def _listed(value: Any) -> list[str]:
-    return [value] if isinstance(value, str) else list(value)

@@ -164,6 +164,33 @@ def _user(cloud: Cloud, given: Checked) -> State:
     }
 
 
+KEY_ANSWERED = (
+    *("arn", "awsAccountId", "creationDate", "description", "enabled", "keyManager", "keySpec", "keyState", "keyUsage"),
+    "origin",
+)
+# Only keys in other key stores, with imported material or before their deletion have these.
+KEY_RARE = ("cloudHsmClusterId", "customKeyStoreId", "deletionDate", "expirationModel", "validTo")
+
+
+def _key(cloud: Cloud, given: Checked) -> State:
+    identity = given["keyId"]
+    tokens = {"GrantTokens": given["grantTokens"]} if given.get("grantTokens") else {}
+    found = _existing(lambda: cloud("kms:DescribeKey", KeyId=identity, **tokens), f"reading KMS Key ({identity})")
+    answered = plain(found["KeyMetadata"])
+    return {
+        **{name: answered[name] for name in KEY_ANSWERED},
+        **{name: answered.get(name, "") for name in KEY_RARE},
+        **given,
+        "id": answered["keyId"],
+        "region": cloud.region,
+        "customerMasterKeySpec": answered["keySpec"],
+        "multiRegion": answered.get("multiRegion", False),
+        "multiRegionConfigurations": [],
+        "pendingDeletionWindowInDays": 0,
+        "xksKeyConfigurations": [],
+    }
+
+
 def _access_entry(cloud: Cloud, given: Checked) -> State:
     where = {"clusterName": given["clusterName"], "principalArn": given["principalArn"]}
     identity = ":".join(where.values())
@@ -424,6 +451,15 @@ INVOKES = {
             {"userName": text(REQUIRED)},
             ["arn", "id", "path", "permissionsBoundary", "tags", "userId", "userName"],
             _user,
+        ),
+        Invoke(
+            "aws:kms/getKey:getKey",
+            {"keyId": text(REQUIRED), "grantTokens": texts(), **REGION},
+            [
+                *("grantTokens", *KEY_ANSWERED, *KEY_RARE, "customerMasterKeySpec", "id", "keyId", "multiRegion"),
+                *("multiRegionConfigurations", "pendingDeletionWindowInDays", "region", "xksKeyConfigurations"),
+            ],
+            _key,
         ),
         Invoke(
             "aws:eks/getAccessEntry:getAccessEntry",

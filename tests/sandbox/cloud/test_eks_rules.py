@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from infra.encryption import key_policy
 from infra.iam import account_decides
 
 ACCOUNT = "123456789012"
@@ -218,7 +219,10 @@ def test_each_zone_of_a_node_group_must_offer_each_type(aws: Aws, role: str, cap
 
 
 def test_the_key_of_a_log_group_can_change(aws: Aws) -> None:
-    group, key = {"logGroupName": "/keys"}, f"arn:aws:kms:eu-west-1:{ACCOUNT}:key/1"
+    group = {"logGroupName": "/keys"}
+    policy = key_policy(ACCOUNT, "aws", "amazonaws.com", "eu-west-1", "/keys")
+    document = json.dumps({"Version": "2012-10-17", "Statement": policy})
+    key = aws("kms").create_key(Policy=document)["KeyMetadata"]["Arn"]
 
     def key_of() -> str | None:
         return aws("logs").describe_log_groups(logGroupNamePrefix="/keys")["logGroups"][0].get("kmsKeyId")  # type: ignore[no-any-return]

@@ -423,6 +423,17 @@ def test_roles_and_users_exist_or_are_missing(plugin: Plugin, aws: Callable[[str
     assert "reading IAM User (nobody): couldn't find resource" in user
 
 
+def test_a_key_has_its_state_and_type_or_is_missing(plugin: Plugin, aws: Callable[[str], Any]) -> None:
+    token, kms = "aws:kms/getKey:getKey", aws("kms")
+    arn = kms.create_key(KeySpec="RSA_2048", KeyUsage="SIGN_VERIFY")["KeyMetadata"]["Arn"]
+    kms.disable_key(KeyId=arn.rpartition("/")[2])
+    found = plugin.invoke(token, keyId=arn)
+    assert (found["arn"], found["keyManager"], found["keyState"]) == (arn, "CUSTOMER", "Disabled")
+    assert (found["keySpec"], found["keyUsage"], found["awsAccountId"]) == ("RSA_2048", "SIGN_VERIFY", "123456789012")
+    missing = error_of(lambda: plugin.invoke(token, keyId=f"{arn}0"))
+    assert f"reading KMS Key ({arn}0): couldn't find resource" in missing
+
+
 def test_the_access_entry_of_the_creator_has_no_tags(plugin: Plugin, aws: Callable[[str], Any]) -> None:
     ec2, eks = aws("ec2"), aws("eks")
     vpc = ec2.create_vpc(CidrBlock="10.7.0.0/16")["Vpc"]["VpcId"]

@@ -11,7 +11,7 @@ from settings.schema import Settings, read
 from tests.iam_evaluator import Request, Statement, permitted, trusted
 from tests.unit.bootstrap.test_bootstrap import CONFIG, bootstrap, statements
 from tests.unit.conftest import RunStack
-from tests.unit.program import ACCOUNT, NAME, Graph
+from tests.unit.program import ACCOUNT, EXISTING_KEY, NAME, Graph
 
 IAM, KMS = f"arn:aws:iam::{ACCOUNT}", f"arn:aws:kms:us-west-2:{ACCOUNT}:key"
 EC2, EKS = f"arn:aws:ec2:us-west-2:{ACCOUNT}", f"arn:aws:eks:us-west-2:{ACCOUNT}"
@@ -226,6 +226,52 @@ def test_the_deployer_may_do_the_same_to_its_own_stack(deployer: Sequence[Statem
     assert [request for request in own if not permitted(deployer, request)] == []
 
 
+THROUGH_EFS = {"kms:ViaService": "elasticfilesystem.us-west-2.amazonaws.com"}
+KEY_ATTACKS_WITH_A_GIVEN_KEY = [
+    Request("kms:CreateKey", "*", AS_OURS),
+    *(
+        Request(f"kms:{action}", key, context)
+        for action in (
+            *("CreateAlias", "DisableKey", "EnableKeyRotation", "PutKeyPolicy", "ScheduleKeyDeletion", "TagResource"),
+            *("UntagResource", "UpdateKeyDescription", "Decrypt"),
+        )
+        for key in (EXISTING_KEY, f"{KMS}/1")
+        for context in ({}, OURS, AS_OURS, {**OURS, **AS_OURS})
+    ),
+    Request("kms:CreateGrant", f"{KMS}/1", OURS),
+    Request("kms:Decrypt", f"{KMS}/1", {**OURS, **THROUGH_EFS}),
+]
+
+
+def test_the_deployer_of_a_stack_with_a_given_key_can_only_use_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It cannot add the tags of its stack to a key, and then change or delete the key."""
+    graph = with_given_key(monkeypatch)
+    deployer = [each for part in (*PARTS, "state") for each in statements(graph, f"deployer-dev-{part}")]
+    for attack in (*KEY_ATTACKS, *KEY_ATTACKS_WITH_A_GIVEN_KEY):
+        assert not permitted(deployer, attack), attack
+    uses = [
+        *(Request(f"kms:{action}", EXISTING_KEY, THEIRS) for action in ("CreateGrant", "DescribeKey")),
+        *(
+            Request(f"kms:{action}", EXISTING_KEY, {**THEIRS, **THROUGH_EFS})
+            for action in ("Decrypt", "GenerateDataKeyWithoutPlaintext")
+        ),
+    ]
+    assert [request for request in uses if not permitted(deployer, request)] == []
+
+
+def test_only_the_preview_role_of_a_stack_with_a_given_key_may_read_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    ask = Request("kms:DescribeKey", EXISTING_KEY)
+    assert permitted(statements(with_given_key(monkeypatch), "preview-dev-policy"), ask)
+    assert not permitted(statements(bootstrap(monkeypatch, stacks=["dev"]), "preview-dev-policy"), ask)
+
+
+def with_given_key(monkeypatch: pytest.MonkeyPatch) -> Graph:
+    """The bootstrap program for a stack dev with kmsKeyArn."""
+    with monkeypatch.context() as patched:
+        patched.setattr("bootstrap.account_settings.stack_settings", _with_data_and_key)
+        return bootstrap(patched, stacks=["dev"])
+
+
 EVERYTHING = [{"Effect": "Allow", "Action": "*", "Resource": "*"}]
 # The session keys that AWS sets for each way to assume a role. A session of another account has none of them.
 SESSIONS: Mapping[str, Mapping[str, str]] = {
@@ -320,13 +366,18 @@ def test_the_boundary_allows_what_the_cluster_and_the_workers_need(boundary: Seq
     assert [request for request in worker_needs() if not permitted(EVERYTHING, request, boundary)] == []
 
 
+@pytest.mark.parametrize("key", ["", EXISTING_KEY])
 def test_the_boundary_allows_what_the_program_grants_to_its_roles(
-    program: RunStack, monkeypatch: pytest.MonkeyPatch
+    program: RunStack, monkeypatch: pytest.MonkeyPatch, key: str
 ) -> None:
     """With a boundary, a role can do nothing else, so a new permission of a role belongs into the boundary too."""
-    monkeypatch.setattr("bootstrap.account_settings.stack_settings", _with_data)
+    monkeypatch.setattr("bootstrap.account_settings.stack_settings", _with_data_and_key if key else _with_data)
     boundary = statements(bootstrap(monkeypatch, stacks=["dev"]), "boundary-dev")
-    graph = program({"data": {"source": "s3://datasets/words/"}, "notify": {"email": "team@example.com"}})
+    for action in ("Decrypt", "GenerateDataKey"):
+        assert not permitted(EVERYTHING, Request(f"kms:{action}", EXISTING_KEY + "0"), boundary)
+        assert permitted(EVERYTHING, Request(f"kms:{action}", EXISTING_KEY), boundary) is bool(key)
+    notify = {"email": "team@example.com"}
+    graph = program({"data": {"source": "s3://datasets/words/"}, "notify": notify, "kmsKeyArn": key})
     sessions: Mapping[str, Mapping[str, str]] = {"cluster-key-policy": {}}
     real = {
         f"arn:aws:mock:us-west-2:{ACCOUNT}:key": f"{KMS}/1",
@@ -340,7 +391,8 @@ def test_the_boundary_allows_what_the_program_grants_to_its_roles(
             text = text.replace(mocked, arn)
         session = sessions.get(policy.name, SESSIONS["pod"])
         for each in json.loads(text)["Statement"]:
-            granted += [Request(action, each["Resource"], {**OURS, **session}) for action in each["Action"]]
+            tags = {} if each["Resource"] == EXISTING_KEY else OURS
+            granted += [Request(action, each["Resource"], {**tags, **session}) for action in each["Action"]]
     assert len(granted) > 10
     assert [request for request in granted if not permitted(EVERYTHING, request, boundary)] == []
 
@@ -349,6 +401,10 @@ def _with_data(stack: str) -> Settings:
     """The settings of a stack that reads its data from a bucket."""
     settings, _ = read({"data": {"source": "s3://datasets/words/"}})
     return dataclasses.replace(settings, stack=stack, aws={"region": "us-west-2"})
+
+
+def _with_data_and_key(stack: str) -> Settings:
+    return dataclasses.replace(_with_data(stack), kms_key_arn=EXISTING_KEY)
 
 
 @pytest.mark.parametrize("kind", ["cluster-role", "worker-role", "data-role", "export-role", "efs-driver-role"])

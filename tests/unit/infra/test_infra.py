@@ -124,8 +124,8 @@ def test_a_paused_stack_has_no_workers_and_creates_nothing_that_needs_them(progr
     def hooked(kind: str) -> set[str]:
         return {r.name for r in paused.resources.values() if list(getattr(r.options.hooks, kind))}
 
-    # The cluster has a hook of its own.
-    assert hooked("before_update") - {"eks"} == jobs
+    # The cluster and the bucket have hooks of their own.
+    assert hooked("before_update") - {"eks", "bucket-encryption"} == jobs
     assert hooked("before_create") == jobs | {"coredns", "efs-csi-driver"}
     assert hooked("before_delete") == set(), "destroy would have to run the program"
     # Their new versions would not become active without nodes.

@@ -9,7 +9,7 @@ import pytest
 from policy import iam_documents, pods, rules
 from policy.allowed_types import ALLOWED_TYPES, COMPONENTS
 from policy.graph import Resource, Stack, Unknown
-from tests.unit.program import Graph, config_of, run, stack_files
+from tests.unit.program import EXISTING_KEY, Graph, config_of, run, stack_files
 from tests.unit.test_instances import EVERYTHING
 
 ACCOUNT, OTHER_ACCOUNT = "123456789012", "210987654321"
@@ -728,7 +728,7 @@ def test_a_stack_violates_a_rule_about_connections(instead_of: str, resource: Re
 def stack_of(graph: Graph) -> Stack:
     """The graph of the unit tests, as the engine would give it to the policy pack."""
     providers = {r.urn: r.inputs for r in graph.resources.values() if r.type.startswith("pulumi:providers:")}
-    arn = f"arn:aws:mock:{graph.outputs['region']}:{ACCOUNT}:{graph.one(iam_documents.KEY).name}"
+    arn = graph.outputs["keyArn"]
     return Stack(
         [
             Resource(
@@ -755,6 +755,64 @@ EVERYTHING_ON = {**EVERYTHING, "paddle-on-aws:trainers": 3, "paddle-on-aws:expor
 def test_every_stack_passes_every_rule(monkeypatch: pytest.MonkeyPatch, stack: str, more: Mapping[str, Any]) -> None:
     seen = findings(stack_of(run(monkeypatch, {**config_of(stack), **more}, stack)))
     assert not any(seen.values()), seen
+
+
+@pytest.mark.parametrize("stack", stack_files())
+def test_every_stack_with_an_existing_key_passes_every_rule(monkeypatch: pytest.MonkeyPatch, stack: str) -> None:
+    config = {**config_of(stack), **EVERYTHING_ON, "paddle-on-aws:kmsKeyArn": EXISTING_KEY}
+    made = stack_of(run(monkeypatch, config, stack))
+    assert not made.of(iam_documents.KEY)
+    seen = findings(made)
+    assert not any(seen.values()), seen
+
+
+OTHER_KEY = EXISTING_KEY.replace("1234abcd", "00000000")
+
+
+def encrypted_with(**keys: Any) -> list[str]:
+    """What the rules report about a stack that uses an existing key, with other keys for some of its resources."""
+    arn = dict.fromkeys(("cluster", "efs", "bucket", "disk", "topic"), EXISTING_KEY) | keys
+    default = {"applyServerSideEncryptionByDefault": {"kmsMasterKeyId": arn["bucket"]}}
+    disk = {"ebs": {"encrypted": "true", "kmsKeyId": arn["disk"]}}
+    without_key = {name: resource for name, resource in GOOD.items() if resource.type != iam_documents.KEY}
+    replaced = (
+        made(rules.CLUSTER, name="eks", encryptionConfig={"provider": {"keyArn": arn["cluster"]}}),
+        made(rules.FILE_SYSTEM, name="efs", encrypted=True, kmsKeyId=arn["efs"]),
+        connected(made(rules.BUCKET_ENCRYPTION, name="encryption", rules=[default]), bucket=BUCKET),
+        connected(made(rules.TEMPLATE, name="template", blockDeviceMappings=[disk]), vpcSecurityGroupIds=WORKERS),
+        made(rules.TOPIC, name="topic", kmsMasterKeyId=arn["topic"]),
+    )
+    without_logs = {name: resource for name, resource in without_key.items() if name != "logs"}
+    return connection_findings(Stack(list({**without_logs, **{each.name: each for each in replaced}}.values())))
+
+
+def test_an_existing_key_encrypts_everything() -> None:
+    assert encrypted_with() == []
+
+
+@pytest.mark.parametrize("name", ["efs", "bucket", "disk", "topic"])
+@pytest.mark.parametrize("key", [OTHER_KEY, None, Unknown(), "alias/aws/ebs"])
+def test_all_data_has_the_same_existing_key(name: str, key: Any) -> None:
+    (problem,) = encrypted_with(**{name: key})
+    assert "is not the key of the stack" in problem
+
+
+@pytest.mark.parametrize("key", [None, Unknown(), f"arn:aws:kms:us-west-2:{ACCOUNT}:alias/aws/eks"])
+def test_the_cluster_must_name_a_key(key: Any) -> None:
+    everywhere = dict.fromkeys(("cluster", "efs", "bucket", "disk", "topic"), key)
+    assert len([p for p in encrypted_with(**everywhere) if "is not the key of the stack" in p]) == 5
+
+
+def test_a_stack_with_a_key_may_not_use_another_one() -> None:
+    cluster = made(rules.CLUSTER, name="eks", encryptionConfig={"provider": {"keyArn": EXISTING_KEY}})
+    problems = connection_findings(Stack(list({**GOOD, "eks": cluster}.values())))
+    assert any("encryptionConfig.provider.keyArn is not the key of the stack" in problem for problem in problems)
+
+
+def test_the_account_of_an_existing_key_is_the_account_of_the_stack() -> None:
+    foreign = EXISTING_KEY.replace(ACCOUNT, OTHER_ACCOUNT)
+    everywhere = dict.fromkeys(("cluster", "efs", "bucket", "disk", "topic"), foreign)
+    assert any(f"names the account {ACCOUNT}" in problem for problem in encrypted_with(**everywhere))
 
 
 def test_the_program_uses_every_allowed_type_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,96 @@
+"""The setting kmsKeyArn: an existing key encrypts everything, and a running stack keeps its key."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from infra.encryption import key_policy, needed_statements, reject_new_key
+from infra.iam import Statement
+from settings.schema import PROJECT
+from tests.unit.conftest import RunStack
+from tests.unit.program import ACCOUNT, EXISTING_KEY, Graph
+from tests.unit.test_instances import EVERYTHING
+
+OWN = "paddle-on-aws:"
+ALL = {key.removeprefix(OWN): value for key, value in EVERYTHING.items() if key.startswith(OWN)}
+LOG_GROUP = "/aws/eks/paddle-cluster/cluster"
+
+
+def keys(value: Any) -> set[str]:
+    """Every ARN of a key in the inputs of a resource."""
+    return set(re.findall(r"arn:aws:(?:kms|mock):[\w-]+:\d+:key[\w/-]*", json.dumps(value, default=str)))
+
+
+def users(graph: Graph) -> dict[str, set[str]]:
+    """The keys that each resource names."""
+    found = {r.name: keys(r.inputs) for r in graph.resources.values() if r.type.startswith("aws:")}
+    return {name: arns for name, arns in found.items() if arns}
+
+
+def test_the_existing_key_replaces_the_key_of_the_stack_everywhere(program: RunStack) -> None:
+    own, existing = program(ALL), program({**ALL, "kmsKeyArn": EXISTING_KEY})
+    assert not existing.all("aws:kms/key:Key") + existing.all("aws:kms/alias:Alias")
+    assert set(users(existing)) == set(users(own))
+    assert {"eks", "efs", "bucket-encryption", "worker-template", "cluster-logs", "training-messages"} < set(users(own))
+    assert set().union(*users(existing).values()) == {EXISTING_KEY}
+    assert existing.outputs["keyArn"] == EXISTING_KEY
+    made = {r.name for r in existing.resources.values()}
+    assert {r.name for r in own.resources.values()} - made == {"key", "key-alias"}
+
+
+@pytest.mark.parametrize("retain", [False, True])
+def test_logs_that_stay_are_encrypted_because_the_existing_key_stays(program: RunStack, retain: bool) -> None:
+    graph = program({"controlPlaneLogs": ["audit"], "retainData": retain, "kmsKeyArn": EXISTING_KEY})
+    assert graph.named("cluster-logs").inputs["kmsKeyId"] == EXISTING_KEY
+
+
+@pytest.mark.parametrize(
+    ("setting", "new"),
+    # Without the setting, the program creates a key. In a preview, its ARN is not known.
+    [(EXISTING_KEY, EXISTING_KEY), ("", "arn:new"), ("", None)],
+)
+def test_a_new_key_of_a_running_stack_is_refused(setting: str, new: object) -> None:
+    reject_new_key(setting, "arn:old", "arn:old")
+    with pytest.raises(RuntimeError) as caught:
+        reject_new_key(setting, "arn:old", new)
+    assert str(caught.value) == (
+        f'kmsKeyArn: "{setting}" changes the key arn:old of the running stack, and its file system and cluster cannot '
+        "change their key. Write the former value, or run `pulumi destroy` first."
+    )
+
+
+@pytest.mark.parametrize("name", ["eks", "bucket-encryption"])
+@pytest.mark.parametrize("key", ["", EXISTING_KEY])
+def test_the_cluster_and_the_bucket_check_for_a_new_key(program: RunStack, name: str, key: str) -> None:
+    hooks = program({"kmsKeyArn": key}).named(name).options.hooks
+    assert f"{name}-new-key" in list(hooks.before_update)
+
+
+@pytest.mark.parametrize("key", ["", EXISTING_KEY])
+def test_no_new_key_replaces_the_file_system(program: RunStack, key: str) -> None:
+    assert list(program({"kmsKeyArn": key}).named("efs").options.ignoreChanges) == ["kmsKeyId"]
+
+
+def test_only_the_first_run_with_an_existing_key_shows_the_statements(program: RunStack) -> None:
+    assert list(program().named("eks").options.hooks.before_create) == []
+    assert list(program({"kmsKeyArn": EXISTING_KEY}).named("eks").options.hooks.before_create) == ["key-statements"]
+
+
+def statements(log_group: str | None) -> list[Statement]:
+    return key_policy(ACCOUNT, "aws", "amazonaws.com", "us-west-2", log_group)
+
+
+@pytest.mark.parametrize("log_group", [None, LOG_GROUP])
+def test_the_message_contains_the_statements_as_json(log_group: str | None) -> None:
+    text = needed_statements(EXISTING_KEY, statements(log_group))
+    assert text.startswith(f'kmsKeyArn: the key policy of "{EXISTING_KEY}" must contain these statements')
+    sids = [each["Sid"] for each in json.loads(text.partition("\n")[2])]
+    assert sids == ["EnableIamPolicies", *(["Logs"] if log_group else []), "WorkerDisks", "WorkerDiskGrants"]
+
+
+def test_the_documented_statements_are_those_of_the_program() -> None:
+    page = (PROJECT / "docs/permissions.md").read_text()
+    (shown,) = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
+    assert json.loads(shown) == statements(LOG_GROUP)
