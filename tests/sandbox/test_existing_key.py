@@ -54,9 +54,10 @@ class Existing:
         found = [kms.describe_key(KeyId=each["KeyId"])["KeyMetadata"] for each in kms.list_keys()["Keys"]]
         return {each["Arn"] for each in found if each["KeyState"] == "Enabled"}
 
-    def file_system(self) -> Mapping[str, Any]:
+    def file_system(self) -> tuple[str, str]:
+        """The ID and the key of the file system."""
         (found,) = self.client("efs").describe_file_systems()["FileSystems"]
-        return dict(found)
+        return found["FileSystemId"], found["KmsKeyId"]
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +96,7 @@ def test_up_shows_the_statements_and_uses_only_the_existing_key(existing: Existi
 
     cluster = existing.client("eks").describe_cluster(name=CLUSTER)["cluster"]
     assert cluster["encryptionConfig"][0]["provider"]["keyArn"] == existing.key
-    assert existing.file_system()["KmsKeyId"] == existing.key
+    assert existing.file_system()[1] == existing.key
     (group,) = existing.client("logs").describe_log_groups()["logGroups"]
     assert group["kmsKeyId"] == existing.key
 

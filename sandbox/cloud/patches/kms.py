@@ -1,4 +1,4 @@
-"""KMS patches: the rotation period and the default usage of a key. Other patches ask here whether an AWS service can use a key."""
+"""KMS patches: the rotation period and the default usage of a key. Other patches ask here who can use a key."""
 
 from __future__ import annotations
 
