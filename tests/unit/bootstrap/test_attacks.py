@@ -95,6 +95,9 @@ ROLE_ATTACKS = [
     Request("iam:TagOpenIDConnectProvider", ISSUER, {**AS_OURS, **THEIRS}),
 ]
 CLUSTER_ATTACKS = [
+    *(Request(f"eks:{action}Cluster", f"{EKS}:cluster/other-cluster") for action in ("Create", "Delete", "Describe")),
+    Request("eks:DeleteNodegroup", f"{EKS}:nodegroup/other-cluster/workers/1"),
+    Request("logs:PutRetentionPolicy", f"arn:aws:logs:us-west-2:{ACCOUNT}:log-group:/aws/eks/other-cluster/cluster"),
     # An access entry for itself in the cluster of another stack, and for somebody else in its own cluster.
     Request("eks:CreateAccessEntry", f"{EKS}:cluster/other-cluster", {"eks:principalArn": DEPLOYER}),
     Request("eks:CreateAccessEntry", f"{EKS}:cluster/paddle-cluster", {"eks:principalArn": f"{IAM}:role/mine"}),
@@ -219,6 +222,13 @@ def test_the_deployer_may_do_the_same_to_its_own_stack(deployer: Sequence[Statem
             for action in ("PutKeyPolicy", "ScheduleKeyDeletion", "CreateGrant")
         ),
         Request("kms:TagResource", f"{KMS}/1", AS_OURS),
+        Request("kms:Decrypt", f"{KMS}/1", {"kms:ViaService": "elasticfilesystem.us-west-2.amazonaws.com", **OURS}),
+        Request(
+            "iam:AttachRolePolicy",
+            OUR_ROLE,
+            {**LIMITED, "iam:PolicyARN": "arn:aws:iam::aws:policy/AmazonEKS_CNI_Policy"},
+        ),
+        Request("ec2:RunInstances", f"{EC2}:instance/new", {"ec2:LaunchTemplate": f"{EC2}:launch-template/lt-1"}),
         Request("kms:Decrypt", f"{STATE}:key-dev"),
         Request("s3:PutObject", f"{STATE}:pulumi-state/dev/.pulumi/stacks/paddle-on-aws/dev.json"),
         Request("s3:ListBucket", f"{STATE}:pulumi-state", {"s3:prefix": "dev/.pulumi/"}),
