@@ -55,9 +55,9 @@ def pod_of(spec: Mapping[str, Any]) -> Resource:
     return made(JOB, spec={"template": {"spec": spec}})
 
 
-def device_plugin(path: str) -> Resource:
+def device_plugin(path: str, kind: str = pods.DAEMON_SET, namespace: str = "kube-system") -> Resource:
     pod = {"containers": [CONTAINER], "volumes": [{"name": "plugins", "hostPath": {"path": path}}]}
-    return made("kubernetes:apps/v1:DaemonSet", metadata={"namespace": "kube-system"}, spec={"template": {"spec": pod}})
+    return made(kind, metadata={"namespace": namespace}, spec={"template": {"spec": pod}})
 
 
 def lifecycle(**rule: Any) -> Resource:
@@ -309,6 +309,16 @@ VIOLATING: list[tuple[Callable[[Resource], Iterator[str]], Resource, str]] = [
         made(ROLE, assumeRolePolicy=trust({"Federated": "host"}, StringEquals={"host:aud": "sts.amazonaws.com"})),
         "assumeRolePolicy trusts every token",
     ),
+    *(
+        (
+            iam_documents.no_wildcard_iam,
+            made(
+                ROLE, assumeRolePolicy=trust({"Federated": "host"}, **{operator: {"host:aud": "sts", "host:sub": "me"}})
+            ),
+            "assumeRolePolicy trusts every token",
+        )
+        for operator in ("StringNotEquals", "StringEqualsIfExists", "ForAllValues:StringEquals")
+    ),
     (
         iam_documents.no_wildcard_iam,
         made(ROLE, assumeRolePolicy=trust({"AWS": f"arn:aws:iam::{OTHER_ACCOUNT}:root"})),
@@ -438,7 +448,14 @@ VIOLATING: list[tuple[Callable[[Resource], Iterator[str]], Resource, str]] = [
         ),
         "volumes.node.hostPath is not an allowed kind of volume",
     ),
-    (pods.no_privileged_pods, device_plugin("/var/lib/kubelet"), "volumes.plugins.hostPath is not an allowed"),
+    *(
+        (pods.no_privileged_pods, resource, "volumes.plugins.hostPath is not an allowed")
+        for resource in (
+            device_plugin("/var/lib/kubelet"),
+            device_plugin("/var/lib/kubelet/device-plugins", namespace="default"),
+            device_plugin("/var/lib/kubelet/device-plugins", kind=JOB),
+        )
+    ),
     (
         pods.no_privileged_pods,
         made("kubernetes:core/v1:PodTemplate", template={"spec": {"containers": [{"name": "main"}]}}),
