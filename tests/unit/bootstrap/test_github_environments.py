@@ -27,6 +27,7 @@ class Fake(ThreadingHTTPServer):
         self.environments: dict[str, dict[str, Any]] = {}
         self.branches: dict[str, list[dict[str, Any]]] = {}
         self.refuse, self.ignore = False, False
+        self.unknown_reviewer, self.every_branch = 0, False
         self.rulesets: dict[int, dict[str, Any]] = {}
         self.without_rulesets = False
         self.ignored_rule = ""
@@ -58,8 +59,9 @@ class Handler(BaseHTTPRequestHandler):
             self.answer({"branch_policies": self.server.branches.get(name, [])})
             return
         given = self.server.environments[name]
-        reviewers = [{"type": "User", "reviewer": {"id": each["id"]}} for each in given["reviewers"]]
-        rules: list[dict[str, Any]] = [{"type": "branch_policy"}]
+        stored = [each["id"] for each in given["reviewers"] if each["id"] != self.server.unknown_reviewer]
+        reviewers = [{"type": "User", "reviewer": {"id": each}} for each in stored]
+        rules: list[dict[str, Any]] = [] if self.server.every_branch else [{"type": "branch_policy"}]
         if reviewers and not self.server.ignore:
             prevents = given["prevent_self_review"]
             rules.append({"type": "required_reviewers", "reviewers": reviewers, "prevent_self_review": prevents})
@@ -204,6 +206,20 @@ def test_a_plan_without_rulesets_is_reported_after_the_environments(github: Fake
     assert done.returncode == 1
     assert done.stderr.startswith("main: GitHub protects branches of a private repository only in a paid plan.")
     assert set(github.environments) == {"dev"}
+
+
+def test_a_reviewer_that_github_did_not_store_is_reported(github: Fake) -> None:
+    github.unknown_reviewer = 2
+    done = protect(github, "dev", "--reviewer", "ann", "--reviewer", "bob")
+    assert done.returncode == 1
+    assert done.stderr.startswith("dev: GitHub did not accept required reviewers.")
+
+
+def test_an_environment_for_every_branch_is_reported(github: Fake) -> None:
+    github.every_branch = True
+    done = protect(github, "dev", "--no-reviewers")
+    assert done.returncode == 1
+    assert done.stderr.startswith("dev: GitHub did not limit the branches.")
 
 
 @pytest.mark.parametrize("rule", ["deletion", "non_fast_forward", "pull_request", "required_status_checks"])

@@ -59,6 +59,8 @@ def fits(arn: str, action: str, kind: str) -> bool:
 
 
 def problems(statement: Statement) -> Iterator[str]:
+    if statement.get("Resource", "*") == []:
+        yield "IAM rejects an empty list of resources"
     for action in texts(statement["Action"]):
         if "*" in action:
             continue
