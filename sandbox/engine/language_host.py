@@ -14,13 +14,22 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent import futures
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec, module_from_spec
 from pathlib import Path
 from queue import SimpleQueue
 from typing import IO
 
 import grpc
 from google.protobuf import empty_pb2
-from pulumi.runtime.proto import language_pb2, language_pb2_grpc, plugin_pb2
+
+# The engine starts this host twice for each command. To import the whole SDK would take longer than all the rest.
+for package in ("pulumi", "pulumi.runtime") if __name__ == "__main__" else ():
+    if found := find_spec(package):
+        sys.modules[package] = module_from_spec(ModuleSpec(package, None, is_package=True))
+        sys.modules[package].__path__ = list(found.submodule_search_locations or [])
+
+from pulumi.runtime.proto import language_pb2, language_pb2_grpc, plugin_pb2  # noqa: E402
 
 PROGRAM = Path(__file__).resolve().with_name("run_program.py")
 ERROR_REPORTED = 32  # exit code of run_program.py after it has reported the error to the engine
