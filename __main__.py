@@ -96,15 +96,11 @@ volume = Volume(
 memory = f"{region_support.pod_memory_mib}Mi"
 data = DataJob("data", DataJobArgs(settings, namespace.name, volume, roles.data, memory), in_cluster)
 training = TrainingJob("training", TrainingJobArgs(settings, namespace.name, volume, data, memory), in_cluster)
-model: pulumi.Output[str] = pulumi.Output.concat(storage.file_system.id, ":/", settings.job.newest_pass)
+model: pulumi.Output[str] = pulumi.Output.concat(storage.file_system.id, ":/", settings.job.output_prefix)
 if roles.export:
-    results = pulumi.Output.concat("s3://", bucket.bucket.bucket, "/")
-    model = pulumi.Output.concat(results, settings.job.newest_pass)
-    destination = pulumi.Output.concat(results, settings.job.output_prefix)
+    model = pulumi.Output.concat("s3://", bucket.bucket.bucket, "/", settings.job.output_prefix)
     ExportJob(
-        "export",
-        ExportJobArgs(settings, namespace.name, volume, training, roles.export, destination, topic),
-        in_cluster,
+        "export", ExportJobArgs(settings, namespace.name, volume, training, roles.export, model, topic), in_cluster
     )
 
 pulumi.export("region", settings.region)

@@ -24,6 +24,7 @@ from sandbox.node.workers import Workers
 from sandbox.paths import CHECKOUT, sandbox_command
 from sandbox.plugins import choice
 from sandbox.progress import report, step
+from workloads.in_pod import contract
 
 FOLDER = CHECKOUT / ".sandbox"
 PULUMI_HOME = FOLDER / "home/.pulumi"
@@ -368,11 +369,10 @@ def _print_summary(sandbox: Sandbox, seconds: float) -> None:
 
 
 def _copy_results(sandbox: Sandbox, model: str, folder: Path) -> None:
-    """Copy the report and the file `done` of the model from the bucket."""
-    parent = model.rstrip("/").rpartition("/")[0]
-    names = ("report.html", f"{summary.model_folder(model)}/done")
+    """Copy the report, the address of the newest checkpoint and the files `done` from the bucket."""
+    names = ("report.html", contract.NEWEST_FILE, f"pass-*/{contract.DONE_FILE}")
     wanted = [argument for name in names for argument in ("--include", name)]
-    copy = ["aws", "s3", "cp", parent, str(folder), "--recursive", "--exclude", "*", *wanted]
+    copy = ["aws", "s3", "cp", model, str(folder), "--recursive", "--exclude", "*", *wanted]
     shutil.rmtree(folder, ignore_errors=True)
     # Without these files the summary is shorter. `pulumi up` has succeeded all the same.
     subprocess.run(copy, env=_tool_environment(sandbox), capture_output=True, check=False)

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from workloads.in_pod import contract
+
 # The workers of the sandbox are processes: they have no shell, and no terminal in a pod.
 ONLY_ON_AWS = ("lookIntoVolume", "shellOnWorker")
 
@@ -17,22 +19,18 @@ def output_lines(outputs: Mapping[str, Any]) -> list[str]:
 
 
 def model_lines(model: str, folder: Path) -> list[str]:
-    """The location and the numbers of the model. `folder` has copies of its report and of its file `done`."""
-    lines = [f"  location: {model}"]
+    """The location and the numbers of the newest checkpoint. `model` has all results; `folder` has copies of some."""
     try:
-        done = json.loads((folder / model_folder(model) / "done").read_text())
+        newest = (folder / contract.NEWEST_FILE).read_text().strip()
+        done = json.loads((folder / newest.removeprefix(model) / contract.DONE_FILE).read_text())
     except (OSError, ValueError, RecursionError):
-        done = {}
+        newest, done = model, {}
+    lines = [f"  location: {newest}"]
     given = done.items() if isinstance(done, dict) else ()
     numbers = {key: value for key, value in given if type(value) in (int, float)}
     lines += [f"  {key}: {value}" for key, value in numbers.items() if key != "pass"]
     report = folder / "report.html"
     return [*lines, f"  report: {report}"] if report.exists() else lines
-
-
-def model_folder(model: str) -> str:
-    """The name of the last folder in the model's location."""
-    return model.rstrip("/").rpartition("/")[2]
 
 
 def next_steps(steps: Mapping[str, str], sandbox_command: str) -> list[str]:

@@ -79,10 +79,6 @@ class Job:
         return f"{self.name}/{contract.OUTPUT}/"
 
     @property
-    def newest_pass(self) -> str:
-        return f"{self.output_prefix}{contract.checkpoint_name(self.passes - 1)}/"
-
-    @property
     def code_files(self) -> dict[str, Path]:
         """The files of the training code by relative path, without hidden files and __pycache__."""
         folder = PROJECT / self.code

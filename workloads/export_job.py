@@ -107,6 +107,7 @@ def export_job_spec(
             **both,
             Env.DONE_FILE: contract.DONE_FILE,
             Env.MADE_FROM_FILE: contract.MADE_FROM_FILE,
+            Env.NEWEST_FILE: contract.NEWEST_FILE,
             **({Env.TOPIC_ARN: args.topic_arn} if args.topic_arn is not None else {}),
             **role.env,
         },

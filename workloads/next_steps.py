@@ -7,6 +7,7 @@ import pulumi
 
 from settings.credentials import CliCredentials, cli_credentials
 from settings.schema import Settings
+from workloads.in_pod import contract
 from workloads.volume import NAME as CLAIM
 from workloads.volume import POD_VOLUME
 
@@ -36,9 +37,15 @@ def next_steps(settings: Settings, model: pulumi.Input[str]) -> dict[str, pulumi
     if not settings.retain_data:
         steps["deleteStackAndData"] = "pulumi destroy  # deletes the file system and the bucket, with all models"
     if settings.export.enabled:
-        copy = f" ./model --recursive --region {settings.region}"
-        steps["fetchModel"] = pulumi.Output.concat("aws s3 cp ", model, copy)
+        steps["fetchModel"] = pulumi.Output.from_input(model).apply(lambda folder: fetch_model(settings, folder))
     return steps
+
+
+def fetch_model(settings: Settings, folder: str) -> str:
+    """Copies the newest checkpoint. Fails if there is none: `aws s3 cp --recursive` alone would copy nothing."""
+    region = f"--region {settings.region}"
+    find = f"aws s3 cp {region} {folder}{contract.NEWEST_FILE} -"
+    return f"""sh -c 'model=$({find}) && aws s3 cp {region} --recursive "$model" ./model'"""
 
 
 def _look_into_volume(settings: Settings) -> str:

@@ -118,12 +118,13 @@ def training_job_spec(
     # Without our launcher, the image's own command cannot count attempts, so Kubernetes counts failed pods.
     backoff_limit = job_settings.attempts - 1
     if any(LAUNCHER in word for word in job_settings.command):
-        # Only the launcher's final failure counts, and ends the Job. Not FailJob: `pulumi up` waits for the end of such
+        # Only two failures count, and end the Job: the launcher's final one, and a command that cannot start, as in an
+        # image without python3. Not FailJob: `pulumi up` waits for the end of such
         # a Job until its timeout, because the provider knows BackoffLimitExceeded and DeadlineExceeded only.
         not_final: k8s.batch.v1.PodFailurePolicyOnExitCodesRequirementArgsDict = {
             "container_name": main["name"],
             "operator": "NotIn",
-            "values": [contract.FINAL_FAILURE],
+            "values": [contract.FINAL_FAILURE, *contract.NOT_STARTED],
         }
         rules.append({"action": "Ignore", "on_exit_codes": not_final})
         backoff_limit = 0

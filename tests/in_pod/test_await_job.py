@@ -60,7 +60,9 @@ def waiting(api: FakeApi, account: Path, tmp_path: Path) -> Iterator[Await]:
     files.mkdir()
     environment = {
         **os.environ,
-        "PYTHONPATH": str(TRAINER),
+        # Each call on each path of the volume fails once.
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent / "unreliable"), str(TRAINER)]),
+        "UNRELIABLE_VOLUME": str(output),
         "JOB_NAME": "train",
         "JOB_NAMESPACE": "default",
         "STACK": "dev",
@@ -110,6 +112,14 @@ def attempt(uid: str, result: str, reason: str) -> dict[str, Any]:
     return {"job": uid, "number": 1, "started": 1.0, "resume": "", "ended": 2.0, "reason": reason, "result": result}
 
 
+LATE = "Job was active longer than specified deadline"
+NO_ATTEMPT = (
+    ". No attempt is recorded, so perhaps the pods could not start, for example because job.image does not contain"
+    " the program in job.command."
+    " To see why: kubectl --namespace default describe pods --selector job-name=train"
+)
+
+
 @pytest.mark.parametrize(
     ("history", "reason"),
     [
@@ -123,17 +133,17 @@ def attempt(uid: str, result: str, reason: str) -> dict[str, Any]:
         # The launcher did not give up: Kubernetes ended the Job, or the Job has another command.
         (
             [attempt("job-0", "failed", "an old one"), attempt("job-1", "", "a pod was lost")],
-            "DeadlineExceeded: Job was active longer than specified deadline",
+            f"DeadlineExceeded: {LATE}",
         ),
-        ([attempt("job-0", "failed", "an old one")], "DeadlineExceeded: Job was active longer than specified deadline"),
-        ([], "DeadlineExceeded: Job was active longer than specified deadline"),
+        ([attempt("job-0", "failed", "an old one")], f"DeadlineExceeded: {LATE}{NO_ATTEMPT}"),
+        ([], f"DeadlineExceeded: {LATE}{NO_ATTEMPT}"),
     ],
 )
 def test_the_reason_of_a_failure_is_the_launchers_or_that_of_kubernetes(
     api: FakeApi, waiting: Await, history: list[dict[str, Any]], reason: str
 ) -> None:
     (waiting.output / "attempts.json").write_text(json.dumps(history))
-    ended = condition("Failed", "DeadlineExceeded", "Job was active longer than specified deadline")
+    ended = condition("Failed", "DeadlineExceeded", LATE)
     api.put(job(failed=1, conditions=[ended]))
     assert f"the training Job train failed: {reason}" in waiting.end()
     assert waiting.written("failure") == reason

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import http.server
+import os
 import ssl
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import download
 import prepare
@@ -181,6 +184,51 @@ def test_a_file_that_changed_meanwhile_is_downloaded_from_the_beginning(web: Web
     web.answers["/data"] = lambda handler: next(answers)(handler)
     download.download(web.url("/data"), tmp_path / "file", may_lack_length=False)
     assert (tmp_path / "file").read_bytes() == CONTENT
+
+
+class UnreliableFile:
+    """A file on a volume that fails once, after it has lost what was written."""
+
+    def __init__(self, file: Any, error: int) -> None:
+        self.file, self.error = file, error
+
+    def __enter__(self) -> UnreliableFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.file.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.file, name)
+
+    def write(self, block: bytes) -> int:
+        if self.error:
+            error, self.error = self.error, 0
+            self.file.write(b"?" * len(block))
+            raise OSError(error, os.strerror(error))
+        return int(self.file.write(block))
+
+
+@pytest.mark.parametrize("error", [errno.ESTALE, errno.EIO, errno.ENOSPC])
+def test_after_an_error_of_the_volume_that_passes_the_download_starts_again(
+    web: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    web.answers["/data"] = resuming(iter([len(CONTENT)] * 2))
+    errors, file = iter([error]), tmp_path / "file"
+    opened = Path.open
+
+    def unreliable(path: Path, mode: str = "r", **options: Any) -> Any:
+        found = opened(path, mode, **options)
+        return UnreliableFile(found, next(errors, 0)) if path == file and mode != "rb" else found
+
+    monkeypatch.setattr(Path, "open", unreliable)
+    if error == errno.ENOSPC:
+        with pytest.raises(OSError, match="No space left"):
+            download.download(web.url("/data"), file, may_lack_length=False)
+        return
+    download.download(web.url("/data"), file, may_lack_length=False)
+    assert file.read_bytes() == CONTENT
+    assert web.ranges == ["", ""], "it does not resume after writes that may be lost"
 
 
 @pytest.mark.parametrize("sent", ["bytes 5-9/10", "", "bytes */10"])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import time
 import uuid
@@ -16,8 +18,10 @@ from pathlib import Path
 import boto3
 import pytest
 
+from settings.schema import read
 from tests.in_pod.conftest import Bucket
 from tests.in_pod.training_run import TRAINER
+from workloads.next_steps import fetch_model
 
 PREFIX = "job/output/"
 DAY = 24 * 3600
@@ -46,10 +50,15 @@ class Export:
         return result.stdout
 
     def exported(self) -> dict[str, bytes]:
-        """What the bucket contains, by the path below the output."""
+        """What the bucket contains besides the address of the newest checkpoint, by the path below the output."""
         found = self.bucket.objects()
+        found.pop(PREFIX + "newest-checkpoint", None)
         assert all(key.startswith(PREFIX) for key in found)
         return {key[len(PREFIX) :]: content for key, content in found.items()}
+
+    def newest(self) -> str:
+        """The address of the newest checkpoint in the bucket."""
+        return self.bucket.objects()[f"{PREFIX}newest-checkpoint"].decode()
 
     def files(self, *without: str) -> dict[str, bytes]:
         """What the output contains."""
@@ -125,6 +134,7 @@ def export(bucket: Bucket, tmp_path: Path) -> Export:
         "OUTPUT_DIR": str(output),
         "DONE_FILE": "done",
         "MADE_FROM_FILE": "made-from.json",
+        "NEWEST_FILE": "newest-checkpoint",
         "DESTINATION": f"s3://bucket/{PREFIX}",
         "JOB_NAME": "job",
         **{f"{name.upper()}_FILE": str(tmp_path / name) for name in ("failure", "subject", "message")},
@@ -156,7 +166,8 @@ def test_a_second_export_without_changes_uploads_nothing(export: Export) -> None
     export.succeed()
     export.succeed()
     assert export.exported() == export.files()
-    assert all(len(export.bucket.versions(PREFIX + name)) == 1 for name in export.files())
+    names = [*export.files(), "newest-checkpoint"]
+    assert all(len(export.bucket.versions(PREFIX + name)) == 1 for name in names)
 
 
 @pytest.mark.parametrize("stamp", ['{"digest": "1", "id": "second"}', None])
@@ -244,6 +255,96 @@ def test_the_newest_checkpoint_is_the_one_with_the_highest_number(export: Export
         add_checkpoint(export.output, name)
     assert "the newest checkpoint is s3://bucket/job/output/pass-100000\n" in export.succeed()
     assert export.exported() == export.files()
+    assert export.newest() == "s3://bucket/job/output/pass-100000/\n"
+
+
+def test_the_command_of_the_next_steps_copies_the_newest_checkpoint_or_fails(export: Export, tmp_path: Path) -> None:
+    settings = dataclasses.replace(read({})[0], aws={"region": "us-east-1"})
+    command = fetch_model(settings, f"s3://bucket/{PREFIX}")
+
+    def fetch() -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command, shell=True, cwd=tmp_path, env=export.environment, capture_output=True, text=True, check=False
+        )
+
+    before = fetch()
+    assert before.returncode != 0
+    assert "newest-checkpoint" in before.stderr + before.stdout or "404" in before.stderr
+    assert not (tmp_path / "model").exists()
+    for newest in ("pass-00001", "pass-00002", "pass-00001"):
+        if newest == "pass-00002":
+            add_checkpoint(export.output, newest)
+        else:
+            shutil.rmtree(export.output / "pass-00002", ignore_errors=True)
+        export.succeed()
+        shutil.rmtree(tmp_path / "model", ignore_errors=True)
+        done = fetch()
+        assert done.returncode == 0, done.stderr
+        model = (export.output / newest / "model.pdparams").read_bytes()
+        assert (tmp_path / "model/model.pdparams").read_bytes() == model
+
+
+def test_a_file_with_the_name_of_the_address_is_skipped(export: Export) -> None:
+    (export.output / "newest-checkpoint").write_text("of the user")
+    assert "newest-checkpoint is skipped: the export itself writes a file with this name" in export.succeed()
+    assert export.newest() == "s3://bucket/job/output/pass-00001/\n"
+
+
+@pytest.mark.parametrize("error", ["Stale file handle", "Input/output error"])
+def test_errors_of_the_volume_that_pass_do_not_fail_the_export(export: Export, tmp_path: Path, error: str) -> None:
+    """Each program fails at its first use of the volume. `stat` is asked about a file that bash does not find."""
+    done, hidden = export.output / "pass-00001" / "done", tmp_path / "hidden"
+    done.rename(hidden)
+    programs, failed = tmp_path / "programs", tmp_path / "failed"
+    programs.mkdir()
+    failed.mkdir()
+    path = export.environment["PATH"]
+    for program in ("ls", "stat", "cp", "cat", "aws"):
+        script = programs / program
+        script.write_text(
+            f"""#!/bin/bash
+            use={program}
+            [[ $use == aws && "$*" == *--recursive* ]] && use=aws-cp
+            [[ $use == aws && "$*" == *sync*--no-progress* ]] && use=aws-sync
+            if [[ $use != aws && ! -e {failed}/$use ]]; then
+                touch {failed}/$use
+                [[ $use == stat ]] && mv {hidden} {done}
+                echo "$use: {error}" >&2
+                exit 1
+            fi
+            PATH={path}
+            {program} "$@"
+            """
+        )
+        script.chmod(0o755)
+    export.environment["PATH"] = f"{programs}{os.pathsep}{path}"
+    result = export.run()
+    assert result.returncode == 0, result.stderr
+    assert sorted(each.name for each in failed.iterdir()) == ["aws-cp", "aws-sync", "cat", "cp", "ls", "stat"]
+    assert export.exported() == export.files()
+    assert export.newest() == "s3://bucket/job/output/pass-00001/\n"
+
+
+@pytest.mark.parametrize("skipped", ["warning: Skipping file /x. File does not exist.", "[Errno 13] Permission denied"])
+def test_another_error_of_the_transfer_is_not_repeated_but_a_skipped_file_is(
+    export: Export, tmp_path: Path, skipped: str
+) -> None:
+    repeats = "Skipping" in skipped
+    path, once = export.environment["PATH"], tmp_path / "once"
+    script = tmp_path / "programs" / "aws"
+    script.parent.mkdir()
+    script.write_text(
+        f"""#!/bin/bash
+        if [[ $2 == sync && ! -e {once} ]]; then touch {once}; echo "{skipped}" >&2; exit 2; fi
+        PATH={path}
+        aws "$@"
+        """
+    )
+    script.chmod(0o755)
+    export.environment["PATH"] = f"{script.parent}{os.pathsep}{path}"
+    result = export.run()
+    assert result.returncode == (0 if repeats else 1)
+    assert (skipped in result.stderr) is not repeats
 
 
 def test_a_bucket_that_does_not_exist_fails_the_export(export: Export) -> None:

@@ -106,8 +106,8 @@ def test_a_good_training_sends_its_numbers_and_commands(checkout: Checkout, fail
     ((subject, text),) = new
     assert subject == f"Model is ready: {TRAINING}"
     model = checkout.output("model")
-    assert f"Model: {model}" in text
-    assert f"aws s3 cp {model} ./model --recursive --region us-west-2" in text
+    assert f"Model: {model}pass-00000/" in text
+    assert f"aws s3 cp {model}pass-00000/ ./model --recursive --region us-west-2" in text
     done = read_json(checkout, f"{TRAINING}/output/pass-00000/done")
     assert f"accuracy: {done['accuracy']:.4g}" in text
     assert checkout.job("paddle-export")["status"]["succeeded"] == 1

@@ -276,7 +276,17 @@ def test_the_exported_model_is_complete(training: Training) -> None:
             content = s3.get_object(Bucket=bucket, Key=f"{prefix}/{file}")["Body"].read()
             assert (len(content), hashlib.sha256(content).hexdigest()) == (expected["bytes"], expected["sha256"])
     assert done["accuracy"] > 0.9
-    assert training.checkout.output("model") == f"s3://{bucket}/{JOB}/output/{name}/"
+    newest = s3.get_object(Bucket=bucket, Key=f"{JOB}/output/{contract.NEWEST_FILE}")["Body"].read().decode()
+    assert newest == f"{training.checkout.output('model')}{name}/\n"
+
+
+def test_a_command_that_does_not_exist_ends_the_training_at_once(training: Training) -> None:
+    """As python3 in an image without Python."""
+    output = failing_up(training.checkout, passes=PASSES + 1, attempts=5, command=["python9", LAUNCHER])
+    errors = output[output.index("error:") :]
+    assert "[StartError]" in errors
+    assert "python9" in errors
+    assert "BackoffLimitExceeded" in errors
 
 
 def test_full_disk_of_one_trainer(training: Training) -> None:

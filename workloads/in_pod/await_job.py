@@ -11,6 +11,7 @@ import messages
 import report
 from contract import Env
 from state_files import FAILED
+from transient import retry_transient
 
 
 def outcome(job: dict[str, Any]) -> tuple[str, str]:
@@ -25,6 +26,15 @@ def launcher_reason(output: Path, job_uid: str) -> str:
     """Why the launcher of trainer 0 gave up; empty if it did not, for example if the Job reached its time limit."""
     attempts = [each for each in report.read_history(output) if each["job"] == job_uid]
     return report.plain(attempts[-1]["reason"]) if attempts and attempts[-1]["result"] == FAILED else ""
+
+
+def hint(output: Path, job_uid: str, namespace: str, name: str) -> str:
+    """Where to look if no launcher has even begun an attempt: Kubernetes does not say why the pods failed."""
+    if any(each["job"] == job_uid for each in report.read_history(output)):
+        return ""
+    show = f"kubectl --namespace {namespace} describe pods --selector job-name={name}"
+    example = "for example because job.image does not contain the program in job.command"
+    return f". No attempt is recorded, so perhaps the pods could not start, {example}. To see why: {show}"
 
 
 def log(message: str) -> None:
@@ -56,15 +66,16 @@ def main() -> None:
     """Wait, and write the files."""
     name, stack, region = os.environ[Env.JOB_NAME], os.environ[Env.STACK], os.environ[Env.AWS_REGION]
     output = Path(os.environ[Env.OUTPUT_DIR])
-    end, reason, uid = wait_for_end(name, os.environ[Env.JOB_NAMESPACE])
+    namespace = os.environ[Env.JOB_NAMESPACE]
+    end, reason, uid = wait_for_end(name, namespace)
     if end == "Failed":
-        reason = launcher_reason(output, uid) or reason
+        reason = launcher_reason(output, uid) or reason + hint(output, uid, namespace, name)
         log(f"the training Job {name} failed: {reason}")
         Path(os.environ[Env.FAILURE_FILE]).write_text(reason, encoding="utf-8")
         message = messages.failed(name, stack, region, reason)
     else:
         log(f"the training Job {name} is complete")
-        checkpoints = report.read_checkpoints(output)
+        checkpoints = retry_transient(lambda: report.read_checkpoints(output))
         destination, newest = os.environ[Env.DESTINATION], checkpoints[-1] if checkpoints else None
         message = messages.ready(name, stack, region, destination, newest)
     Path(os.environ[Env.SUBJECT_FILE]).write_text(message.subject, encoding="utf-8")

@@ -57,6 +57,7 @@ class Env:
     DESTINATION = "DESTINATION"
     DONE_FILE = "DONE_FILE"
     MADE_FROM_FILE = "MADE_FROM_FILE"
+    NEWEST_FILE = "NEWEST_FILE"
     STACK = "STACK"
     FAILURE_FILE = "FAILURE_FILE"
     SUBJECT_FILE = "SUBJECT_FILE"
@@ -88,6 +89,8 @@ DONE_FILE = "done"
 TRAIN_LOG = "train.log"
 SERVER_LOG = "server.log"
 ATTEMPT_FILE = "attempt.json"
+# In the bucket, beside the checkpoints: the address of the newest one. The export Job writes it last.
+NEWEST_FILE = "newest-checkpoint"
 
 # In the export Job: why the training failed (missing after a success), and the message about its end.
 FAILURE_FILE = f"{OUTCOME_VOLUME}/failure"
@@ -96,6 +99,8 @@ MESSAGE_FILE = f"{OUTCOME_VOLUME}/message"
 
 # launch.py exits with this status when another attempt cannot help. The Job then fails without a retry.
 FINAL_FAILURE = 100
+# The statuses of a container whose command cannot be executed, is not found, or cannot be started by the runtime.
+NOT_STARTED = (126, 127, 128)
 
 CHECKPOINT = re.compile(r"pass-(\d+)")
 

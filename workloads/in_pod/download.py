@@ -16,6 +16,7 @@ from typing import Any
 
 from contract import without_credentials
 from progress import DataError, Progress, blocks
+from transient import TRANSIENT, retry_transient
 
 TRIES = 6  # in a row without a new byte
 FIRST_DELAY_SECONDS = 1.0
@@ -59,7 +60,7 @@ class Partial:
 
     @property
     def received(self) -> int:
-        return self.path.stat().st_size if self.path.exists() else 0
+        return retry_transient(lambda: self.path.stat().st_size if self.path.exists() else 0)
 
 
 def download(url: str, path: Path, may_lack_length: bool) -> None:
@@ -112,6 +113,12 @@ def receive(url: str, partial: Partial, may_lack_length: bool) -> None:
         if isinstance(getattr(error, "reason", error), ssl.SSLCertVerificationError):
             raise DataError(str(error)) from error
         raise InterruptedDownloadError(" ".join(str(error).split()) or type(error).__name__) from error
+    except OSError as error:
+        if error.errno not in TRANSIENT:
+            raise
+        # Nobody knows which of the last writes are on the volume.
+        partial.validator = ""
+        raise InterruptedDownloadError(str(error)) from error
     if partial.total is not None and partial.received != partial.total:
         raise InterruptedDownloadError(f"it ended after {partial.received} of {partial.total} bytes")
 

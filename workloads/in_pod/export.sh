@@ -31,6 +31,27 @@ skip() {
     printf 'export.sh: %q is skipped: %s\n' "$1" "$2"
 }
 
+# Repeat a command for some seconds while the volume returns a transient error (transient.py tells why). The AWS CLI
+# skips a file that it cannot open; all files that it gets exist.
+retry_transient() {
+    local errors deadline=$((SECONDS + 10))
+    errors=$(mktemp)
+    until "$@" 2>"$errors"; do
+        if ((SECONDS > deadline)) || ! grep -qE 'Stale file handle|Input/output error|Skipping file' "$errors"; then
+            cat "$errors" >&2
+            rm "$errors"
+            return 1
+        fi
+        sleep 0.5
+    done
+    rm "$errors"
+}
+
+# Return when it is certain whether the file exists.
+settle() {
+    [[ -e $1 ]] || retry_transient stat -L -- "$1" &>/dev/null || true
+}
+
 # Valid UTF-8, byte by byte. S3 accepts no other names.
 utf8=$'^([\x01-\x7f]|[\xc2-\xdf][\x80-\xbf]|\xe0[\xa0-\xbf][\x80-\xbf]|[\xe1-\xec\xee\xef][\x80-\xbf]{2}'
 utf8+=$'|\xed[\x80-\x9f][\x80-\xbf]|\xf0[\x90-\xbf][\x80-\xbf]{2}|[\xf1-\xf3][\x80-\xbf]{3}|\xf4[\x80-\x8f][\x80-\xbf]{2})*$'
@@ -53,6 +74,7 @@ check_files() {
     local path name why
     for path in "$1"/*; do
         name=${path#"$stage"/} why=
+        settle "$path"
         if [[ -d $path && ! -L $path ]]; then
             check_files "$path"
             continue
@@ -76,7 +98,7 @@ check_files() {
     done
 }
 
-for name in JOB_NAME OUTPUT_DIR DONE_FILE MADE_FROM_FILE DESTINATION FAILURE_FILE SUBJECT_FILE MESSAGE_FILE; do
+for name in JOB_NAME OUTPUT_DIR DONE_FILE MADE_FROM_FILE NEWEST_FILE DESTINATION FAILURE_FILE SUBJECT_FILE MESSAGE_FILE; do
     [[ -n ${!name:-} ]] || fail "$name is not set: the export Job must set it"
 done
 [[ $DESTINATION == s3://*/* ]] || fail "DESTINATION is '$DESTINATION': it must be s3://bucket/prefix/"
@@ -94,13 +116,18 @@ fi
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 newest='' newest_number=-1
+retry_transient ls -- "$OUTPUT_DIR" >/dev/null || fail "$OUTPUT_DIR cannot be read"
 for path in "$OUTPUT_DIR"/*; do
     name=${path##*/}
     if [[ $name == .* ]]; then
         skip "$name" "at this place, names with a dot are for unfinished files"
         continue
+    elif [[ $name == "$NEWEST_FILE" ]]; then
+        skip "$name" "the export itself writes a file with this name"
+        continue
     elif [[ $name =~ ^pass-([0-9]+)$ ]]; then
         number=$((10#${BASH_REMATCH[1]}))
+        settle "$path/$DONE_FILE"
         if [[ ! -f $path/$DONE_FILE ]]; then
             skip "$name" "the checkpoint is not complete, because it has no file $DONE_FILE"
             continue
@@ -108,7 +135,7 @@ for path in "$OUTPUT_DIR"/*; do
             newest=$name newest_number=$number
         fi
     fi
-    cp -rs -- "$path" "$stage/"
+    retry_transient cp -rsf -- "$path" "$stage/" || fail "$path cannot be read"
 done
 [[ -n $newest ]] || fail "$OUTPUT_DIR has no complete checkpoint: there is nothing to export"
 count=0
@@ -117,15 +144,22 @@ check_files "$stage"
 # S3 computes the checksum of what it receives, and refuses an upload whose checksum differs.
 transfer=(--no-progress --checksum-algorithm SHA256)
 stamp=$stage/$MADE_FROM_FILE
-if [[ ! -f $stamp || $(aws s3 cp "$to/$MADE_FROM_FILE" - 2>/dev/null || true) != "$(cat "$stamp")" ]]; then
+settle "$stamp"
+if [[ ! -f $stamp || $(aws s3 cp "$to/$MADE_FROM_FILE" - 2>/dev/null || true) != "$(retry_transient cat "$stamp")" ]]; then
     # Size and time show what has changed only if the same training wrote the files in S3. The stamp comes last.
-    aws s3 cp --recursive --only-show-errors "${transfer[@]}" --exclude "$MADE_FROM_FILE" "$stage" "$to" ||
+    retry_transient aws s3 cp --recursive --only-show-errors "${transfer[@]}" --exclude "$MADE_FROM_FILE" "$stage" "$to" ||
         fail "the output cannot be copied to $to"
 fi
-changes=$(aws s3 sync --delete "${transfer[@]}" "$stage" "$to") || fail "the output cannot be copied to $to: $changes"
+sync=(aws s3 sync --delete --exclude "$NEWEST_FILE")
+changes=$(retry_transient "${sync[@]}" "${transfer[@]}" "$stage" "$to") || fail "the output cannot be copied to $to: $changes"
 if [[ -n $changes ]]; then
-    left=$(aws s3 sync --delete --size-only --dryrun "$stage" "$to") || fail "$to cannot be listed"
+    left=$("${sync[@]}" --size-only --dryrun "$stage" "$to") || fail "$to cannot be listed"
     [[ -z $left ]] || fail "$to differs from the output after the copy: ${left%%$'\n'*}"
+fi
+# The newest checkpoint can have another number than job.passes says, if the code stops earlier.
+if [[ $(aws s3 cp "$to/$NEWEST_FILE" - 2>/dev/null || true) != "$to/$newest/" ]]; then
+    aws s3 cp --only-show-errors "${transfer[@]}" - "$to/$NEWEST_FILE" <<<"$to/$newest/" ||
+        fail "$to/$NEWEST_FILE cannot be written"
 fi
 echo "export.sh: $to contains the $count files of the output"
 echo "export.sh: the newest checkpoint is $to/$newest"

@@ -14,6 +14,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Callable, Dict, Mapping, NamedTuple, Sequence
 
+from transient import retry_transient
+
 NAME = "report.html"
 HISTORY = "attempts.json"
 LONGEST_TEXT, LONGEST_NAME = 300, 60
@@ -118,7 +120,7 @@ def read_checkpoints(output: Path) -> list[Checkpoint]:
 def read_json(path: Path, kind: type) -> Any:
     """The content of the file if it is JSON of this type, else an empty value."""
     try:
-        value = json.loads(path.read_bytes())
+        value = json.loads(retry_transient(path.read_bytes))
     except (OSError, ValueError, RecursionError):
         value = None
     return value if isinstance(value, kind) else kind()
