@@ -16,6 +16,7 @@ from workloads.access import Namespace
 from workloads.data_job import DataJob, DataJobArgs
 from workloads.export_job import ExportJob, ExportJobArgs
 from workloads.gpu_plugin import GpuPlugin, GpuPluginArgs
+from workloads.image_pull import ImagePull, ImagePullArgs
 from workloads.next_steps import next_steps
 from workloads.training_job import TrainingJob, TrainingJobArgs
 from workloads.volume import Volume, VolumeArgs
@@ -90,6 +91,8 @@ in_cluster = pulumi.ResourceOptions(providers=[cluster.kubernetes])
 namespace = Namespace("namespace", settings.job.namespace, in_cluster)
 if settings.job.gpus_per_trainer:
     GpuPlugin("gpu-plugin", GpuPluginArgs(settings.job.gpu_plugin_image), in_cluster)
+if settings.pulls_image_early:
+    ImagePull("image-pull", ImagePullArgs(settings, namespace.name), in_cluster)
 volume = Volume(
     "volume", VolumeArgs(storage, namespace.name, settings.storage.size_gib, settings.storage.claim_gib), in_cluster
 )

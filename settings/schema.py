@@ -218,6 +218,11 @@ class Settings:
         """Whether the stack keeps its cluster and its data without any worker."""
         return self.workers.count == 0
 
+    @property
+    def pulls_image_early(self) -> bool:
+        """Whether a worker needs the image of the trainers that the data Job does not already pull there."""
+        return self.workers.count > 1 or (self.workers.count == 1 and self.data_image != self.job.image)
+
     def worker_zones(self, zones: int) -> int:
         """How many of these zones have workers, the first ones."""
         return 1 if self.workers.zones == "one" else zones

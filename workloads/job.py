@@ -1,4 +1,4 @@
-"""What the three Jobs have in common: restricted containers, time limits, and how `pulumi up` waits for them."""
+"""What the Jobs have in common: restricted containers, time limits, and how `pulumi up` waits for them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -86,6 +86,8 @@ def pod(
     containers: Sequence[k8s.core.v1.ContainerArgsDict],
     init_containers: Sequence[k8s.core.v1.ContainerArgsDict] = (),
     after: pulumi.Input[str] | None = None,
+    spread: Sequence[k8s.core.v1.TopologySpreadConstraintArgsDict] = (),
+    grace_seconds: int | None = None,
 ) -> k8s.core.v1.PodTemplateSpecArgsDict:
     """A pod template. `after` is the name of the previous Job: if that Job is replaced, this one is too."""
     metadata: k8s.meta.v1.ObjectMetaArgsDict = {"name": name}
@@ -100,6 +102,10 @@ def pod(
     }
     if init_containers:
         spec["init_containers"] = list(init_containers)
+    if spread:
+        spec["topology_spread_constraints"] = list(spread)
+    if grace_seconds is not None:
+        spec["termination_grace_period_seconds"] = grace_seconds
     return {"metadata": metadata, "spec": spec}
 
 

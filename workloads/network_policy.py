@@ -14,7 +14,10 @@ JOB_LABEL = "batch.kubernetes.io/job-name"
 
 @dataclass(frozen=True)
 class NetworkPolicyArgs:
-    """`ports` are allowed to every address. With `peers`, the pods of the Job can also use all ports of each other."""
+    """`ports` are allowed to every address; without any, there is no DNS either.
+
+    With `peers`, the pods of the Job can also use all ports of each other.
+    """
 
     job: str
     namespace: pulumi.Input[str]
@@ -36,10 +39,13 @@ class NetworkPolicy(pulumi.ComponentResource):
             "pod_selector": {"match_labels": {"k8s-app": "kube-dns"}},
         }
         # NFS needs no rule: the node mounts the volume, outside the network of the pod.
-        egress: list[k8s.networking.v1.NetworkPolicyEgressRuleArgsDict] = [
-            {"to": [dns], "ports": [{"protocol": protocol, "port": DNS_PORT} for protocol in ("UDP", "TCP")]},
-            {"ports": [{"protocol": "TCP", "port": port} for port in args.ports]},
-        ]
+        egress: list[k8s.networking.v1.NetworkPolicyEgressRuleArgsDict] = []
+        # A rule with an empty list of ports would allow all ports.
+        if args.ports:
+            egress = [
+                {"to": [dns], "ports": [{"protocol": protocol, "port": DNS_PORT} for protocol in ("UDP", "TCP")]},
+                {"ports": [{"protocol": "TCP", "port": port} for port in args.ports]},
+            ]
         if args.peers:
             egress.append({"to": [peer]})
         policy = k8s.networking.v1.NetworkPolicy(

@@ -89,7 +89,7 @@ def find_job(stack: Running, kind: str) -> Object:
     """The data, training or export Job, in the namespace and with the name that it has now."""
     names = {"data": "paddle-data", "export": "paddle-export"}
     others = set(names.values())
-    jobs = stack.api.list(JOB)
+    jobs = [each for each in stack.api.list(JOB) if not each["metadata"]["name"].startswith("paddle-image-pull-")]
     (found,) = [each for each in jobs if each["metadata"]["name"] == names.get(kind)] or [
         each for each in jobs if each["metadata"]["name"] not in others
     ]

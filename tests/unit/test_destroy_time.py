@@ -27,7 +27,10 @@ def upstream(graph: Graph, urn: str) -> set[str]:
 
 
 def seconds(graph: Graph, urn: str) -> int:
-    return SECONDS.get(graph.resources[urn].type, 0)
+    resource = graph.resources[urn]
+    if resource.inputs.get("metadata", {}).get("annotations", {}).get("pulumi.com/skipAwait") == "true":
+        return 0
+    return SECONDS.get(resource.type, 0)
 
 
 def waves(graph: Graph) -> list[list[str]]:
