@@ -98,7 +98,8 @@ def _update_cluster(cloud: Cloud, identity: str, have: Checked, want: Checked, c
     cluster = {"name": identity}
     if "version" in changed:
         _finished(cloud, cloud("eks:UpdateClusterVersion", **cluster, version=want["version"]), **cluster)
-    if "encryptionConfig" in changed:
+    # The official provider adds a key, and ignores another one.
+    if "encryptionConfig" in changed and not have.get("encryptionConfig"):
         given = _encryption(want)
         answer = cloud("eks:AssociateEncryptionConfig", given, clusterName=identity)
         _finished(cloud, answer, **cluster)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import grpc
 import pytest
 
 from sandbox.plugins.aws.props import LOCAL
@@ -690,3 +691,20 @@ def import_id(it: Resource) -> str:
     if it.type == "aws:ec2/routeTableAssociation:RouteTableAssociation":
         return f"{it.state['subnetId']}/{it.state['routeTableId']}"
     return it.id
+
+
+def test_the_key_of_a_cluster_cannot_change(plugin: Plugin, world: Surroundings, aws: Aws) -> None:
+    """The official provider ignores another key. This provider compares the result with the request, and fails."""
+
+    def encrypted(key: str) -> dict[str, Any]:
+        given = CASES["aws:eks/cluster:Cluster"].inputs(world)
+        return {**given, "encryptionConfig": {"provider": {"keyArn": key}, "resources": ["secrets"]}}
+
+    other = aws("kms").create_key()["KeyMetadata"]["Arn"]
+    it = plugin.create("aws:eks/cluster:Cluster", "it", encrypted(world.key))
+    with pytest.raises(grpc.RpcError, match="encryptionConfig"):
+        plugin.update(it, encrypted(other))
+    (found,) = aws("eks").describe_cluster(name=it.id)["cluster"]["encryptionConfig"]
+    assert found["provider"]["keyArn"] == world.key
+    plugin.delete(it)
+    aws("kms").schedule_key_deletion(KeyId=other.rpartition("/")[2])
