@@ -72,7 +72,9 @@ unit-python: ## run the unit tests on another Python: make unit-python PYTHON=py
 	.venv-$(notdir $(PYTHON))/bin/pip install --quiet --disable-pip-version-check -r watch/requirements.txt $$(grep -E "^(policy|pytest)" requirements-dev.txt)
 	.venv-$(notdir $(PYTHON))/bin/pytest tests/unit -n auto
 
-test: lint types unit ## run all checks and all tests
+test: venv policy ## run all checks and all tests
+	# mypy uses one processor only.
+	@$(MAKE) --no-print-directory --jobs 3 lint types unit
 	$(BIN)/pytest --ignore tests/unit -n 4 --dist loadfile --no-loadscope-reorder --durations 15
 
 bench: venv ## measure the program (3 and 1000 trainers), the preparation of data and the export (1 GB each)

@@ -13,14 +13,17 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 LONGEST_FIRST = (
     "tests/sandbox/test_recovery.py",
+    "tests/sandbox/test_changed_settings.py",
     "tests/sandbox/test_training_faults.py",
     "tests/sandbox/test_mission.py",
+    "tests/sandbox/test_lifecycle.py",
     "tests/sandbox/test_running_training.py",
     "tests/sandbox/test_preview.py",
     "tests/sandbox/test_permissions.py",
+    "tests/sandbox/test_recover.py",
     "tests/sandbox/test_notifications.py",
     "tests/sandbox/test_two_stacks.py",
-    "tests/sandbox/test_recover.py",
+    "tests/sandbox/test_bootstrap.py",
     "tests/sandbox/test_commands.py",
     "tests/sandbox/test_simulated.py",
     "tests/sandbox/plugins/test_kubernetes_plugin.py",
@@ -32,6 +35,11 @@ LONGEST_FIRST = (
 
 # The provider SDKs are millions of objects. With the default, Python searches them for garbage all the time.
 gc.set_threshold(100_000)
+
+
+def pytest_sessionfinish() -> None:
+    # pytest-xdist interrupts a process that is still busy with this at its end.
+    gc.collect()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -35,6 +35,8 @@ PROGRAM = (
     "kube",
     "sandbox",
 )
+# A training, and a stand-in for paddle that starts it. The import of paddle alone takes a second of CPU per process.
+STUB = ROOT / "tests/in_pod/stub"
 JOB = Kind("batch/v1", "Job", "jobs", True)
 MINUTES_FOR_ALL = 15
 
@@ -61,6 +63,14 @@ class Checkout:
             # A process that opens this pipe blocks, because nothing writes to it.
             os.mkfifo(file)
         return cls(folder)
+
+    def stub_training(self, before: str = "") -> None:
+        """Replace the training code, for tests that are not about paddle. `before` is Python code that runs first."""
+        code = self.project / "workloads/in_pod/quick_start"
+        shutil.rmtree(code)
+        shutil.copytree(STUB, code, ignore=shutil.ignore_patterns("__pycache__"))
+        (code / "train.py").rename(code / "original.py")
+        (code / "train.py").write_text(f'{before}\nimport runpy\nrunpy.run_path("original.py", run_name="__main__")\n')
 
     @property
     def project(self) -> Path:
@@ -118,6 +128,11 @@ class Checkout:
         done = self.run("up")
         assert done.returncode == 0, done.stdout
         return done.stdout
+
+    def stop(self) -> None:
+        """End all processes. Nothing is destroyed, because the resources end with the emulated AWS."""
+        shutil.rmtree(self.sandbox / "state", ignore_errors=True)
+        self.run("down")
 
     def set(self, **settings: object) -> None:
         """Change settings in the stack file. A mapping changes only its own keys."""

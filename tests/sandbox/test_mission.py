@@ -5,6 +5,7 @@ Each test can run alone. The first one that needs the stack creates it. The test
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ import pytest
 import yaml
 
 from kube.client import NODE, PERSISTENT_VOLUME, POD, parse_time
+from sandbox.engine.pulumi_cli import PulumiCli
 from tests.sandbox import listening
 from tests.sandbox.checkout import JOB, Checkout, changes, eventually
 from tests.sandbox.inventory import added, inventory
@@ -197,6 +199,15 @@ def test_the_bucket_contains_a_model_whose_loss_went_down(checkout: Checkout) ->
 def test_the_summary_shows_the_numbers_of_the_model(first_up: FirstUp) -> None:
     assert re.search(r"^  loss: 0\.\d+$", first_up.output, re.MULTILINE), first_up.output
     assert re.search(r"^  accuracy: [01]\.\d+$", first_up.output, re.MULTILINE), first_up.output
+
+
+@pytest.mark.usefixtures("default_stack")
+def test_the_summary_shows_the_outputs_and_the_changes_of_the_engine(checkout: Checkout) -> None:
+    files = PulumiCli(checkout.sandbox, [], "local", Path(), Path())
+    printed = checkout.run("pulumi", "stack", "output", "--json").stdout
+    assert files.stack_outputs() == json.loads(printed)
+    history = json.loads(checkout.run("pulumi", "stack", "history", "--json", "--page-size", "1").stdout)
+    assert files.last_changes() == history[0]["resourceChanges"]
 
 
 @pytest.mark.usefixtures("default_stack")

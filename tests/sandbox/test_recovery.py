@@ -14,14 +14,26 @@ from kube.client import NODE, POD, ApiError
 from tests.sandbox.checkout import JOB, Checkout, eventually
 from tests.sandbox.inventory import inventory
 
+# The training waits while the volume has this file, so that it runs when it is interrupted.
+HOLD = "hold"
+HELD_TRAINING = f"""
+import os, time
+from pathlib import Path
+
+while Path(os.environ["JOB_PATH"], os.environ["JOB_NAME"], "{HOLD}").exists():
+    time.sleep(0.1)
+"""
+# The download of this file fails at once, without the retries that an unreachable server gets.
+IMPOSSIBLE = f"https://{'a' * 64}/data.tar"
 ONE_OF_EACH = ("clusters", "node groups", "file systems", "keys", "aliases", "buckets", "zones", "launch templates")
 
 
 @pytest.fixture(scope="module")
 def checkout(cached: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
     checkout = Checkout.make(tmp_path_factory.mktemp("recovery"))
+    checkout.stub_training(HELD_TRAINING)
     yield checkout
-    checkout.run("down")
+    checkout.stop()
 
 
 @pytest.fixture
@@ -55,10 +67,22 @@ def creating_aws_resources(checkout: Checkout) -> bool:
         return False
 
 
-def repeat_training(checkout: Checkout) -> None:
-    """Change a setting so that the next `up` trains again."""
+def hold_next_training(checkout: Checkout) -> None:
+    """Change a setting so that the next `up` trains again, and hold that training."""
+    for volume in volumes(checkout):
+        (volume / HOLD).touch()
     settings = yaml.safe_load((checkout.project / "Pulumi.local.yaml").read_text())["config"]
     checkout.set(job={"passes": settings["paddle-on-aws:job"]["passes"] + 1})
+
+
+def release(checkout: Checkout) -> None:
+    for volume in volumes(checkout):
+        (volume / HOLD).unlink(missing_ok=True)
+
+
+def volumes(checkout: Checkout) -> Iterator[Path]:
+    """The folder of the training Job on the file system of this stack, and of those that were destroyed."""
+    return checkout.sandbox.glob("stacks/local/workers/volumes/fs-*/paddle-cluster-job")
 
 
 def training(checkout: Checkout) -> bool:
@@ -70,11 +94,11 @@ def training(checkout: Checkout) -> bool:
 
 
 def test_training_is_not_created_if_the_data_job_fails(checkout: Checkout) -> None:
-    checkout.set(data={"source": "https://127.0.0.1:9/data.tar"})
+    checkout.set(data={"source": IMPOSSIBLE})
     failed = checkout.run("up")
     assert failed.returncode == 1
     assert "paddle-data" in failed.stdout
-    assert "https://127.0.0.1:9/data.tar" in failed.stdout, "the end of the log is not in the error"
+    assert IMPOSSIBLE in failed.stdout, "the end of the log is not in the error"
     with pytest.raises(ApiError):
         checkout.job("paddle-cluster-job")
     checkout.set(data={"source": "synthetic"})
@@ -87,7 +111,8 @@ def kill(checkout: Checkout, victim: str, when: Callable[[Checkout], bool]) -> i
     with checkout.running("up") as process:
         eventually(lambda: when(checkout), 600, "the condition did not become true")
         os.kill(checkout.pid(victim), signal.SIGKILL)
-        process.communicate(timeout=300)
+        release(checkout)
+        process.communicate(timeout=600)
     return process.returncode
 
 
@@ -100,19 +125,19 @@ def test_engine_killed_while_it_creates_aws_resources(checkout: Checkout) -> Non
     assert before.items() <= checkout.ids("aws:").items(), "the stack was created from the start"
 
 
-def test_engine_killed_during_training(checkout: Checkout) -> None:
-    repeat_training(checkout)
-    assert kill(checkout, "engine", training) == 1
-    checkout.up()
-    assert_created_once(checkout)
+def test_engine_killed_during_training(up: Checkout) -> None:
+    hold_next_training(up)
+    assert kill(up, "engine", training) == 1
+    up.up()
+    assert_created_once(up)
 
 
 @pytest.mark.parametrize("component", ["kube-apiserver", "etcd"])
-def test_control_plane_killed_during_training(checkout: Checkout, component: str) -> None:
-    repeat_training(checkout)
-    kill(checkout, component, training)
-    checkout.up()
-    assert_created_once(checkout)
+def test_control_plane_killed_during_training(up: Checkout, component: str) -> None:
+    hold_next_training(up)
+    kill(up, component, training)
+    up.up()
+    assert_created_once(up)
 
 
 def test_emulated_aws_killed_while_resources_are_created(checkout: Checkout) -> None:
@@ -142,17 +167,18 @@ def test_an_emulated_aws_of_another_revision_is_replaced(tmp_path: Path) -> None
         assert other.run("down").returncode == 0
 
 
-def test_an_interrupted_up_continues(checkout: Checkout) -> None:
-    repeat_training(checkout)
-    with checkout.running("up") as process:
-        eventually(lambda: training(checkout), 600, "training did not start")
+def test_an_interrupted_up_continues(up: Checkout) -> None:
+    hold_next_training(up)
+    with up.running("up") as process:
+        eventually(lambda: training(up), 600, "training did not start")
         process.send_signal(signal.SIGINT)
-        output, _ = process.communicate(timeout=180)
+        output, _ = process.communicate(timeout=600)
+    release(up)
     assert process.returncode == 130, output
     assert "To continue, run `" in output
     assert "Traceback" not in output
-    checkout.up()
-    assert_created_once(checkout)
+    up.up()
+    assert_created_once(up)
 
 
 def test_a_stale_lock_is_removed(up: Checkout) -> None:

@@ -22,14 +22,12 @@ TRAINING = "paddle-cluster-job"
 HELD_TRAINING = """
 import os, sys, time
 from pathlib import Path
-import original
 
 folder = Path(os.environ["JOB_PATH"], os.environ["JOB_NAME"])
 while not (folder / "go").exists():
     if (folder / "fail").exists():
         sys.exit("told to fail")
     time.sleep(0.1)
-original.main()
 """
 START_SECONDS, END_SECONDS = 300, 600
 # `pulumi` itself. `python -m sandbox` refuses a second command while the first one runs.
@@ -40,11 +38,9 @@ ENGINE += " os.execvpe('pulumi', ['pulumi', *sys.argv[1:]], env)"
 @pytest.fixture(scope="module")
 def checkout(cached: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
     checkout = Checkout.make(tmp_path_factory.mktemp("running"))
-    code = checkout.project / "workloads/in_pod/quick_start"
-    (code / "train.py").rename(code / "original.py")
-    (code / "train.py").write_text(HELD_TRAINING)
+    checkout.stub_training(HELD_TRAINING)
     yield checkout
-    checkout.run("down")
+    checkout.stop()
 
 
 def volume(checkout: Checkout) -> Iterator[Path]:

@@ -158,7 +158,7 @@ class Training:
 def checkout(cached: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
     made = Checkout.make(tmp_path_factory.mktemp("faults"))
     yield made
-    made.run("down")
+    made.stop()
 
 
 @pytest.fixture(scope="module")

@@ -21,6 +21,7 @@ ADMIN = "arn:aws:iam::123456789012:role/admin"
 def checkout(cached: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
     """The settings of `prod`, but with two trainers: a small machine cannot run eight."""
     made = Checkout.make(tmp_path_factory.mktemp("stacks"))
+    made.stub_training()
     file = made.project / "Pulumi.prod.yaml"
     shutil.copy(ROOT / "Pulumi.prod.yaml", file)
     written = yaml.safe_load(file.read_text())
@@ -32,7 +33,7 @@ def checkout(cached: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     named = {key if key.startswith("aws:") else f"paddle-on-aws:{key}": value for key, value in settings.items()}
     file.write_text(yaml.safe_dump({"config": named}))
     yield made
-    made.run("down")
+    made.stop()
 
 
 def in_region(checkout: Checkout, region: str) -> Client:

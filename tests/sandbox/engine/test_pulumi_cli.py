@@ -1,10 +1,15 @@
-"""Runs of the engine that were killed."""
+"""The files that the engine writes: after a killed run, and the results of the last one."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
-from sandbox.engine.pulumi_cli import PulumiCli
+from sandbox.engine.pulumi_cli import SECRET_KEY, PulumiCli
+
+
+def cli(folder: Path) -> PulumiCli:
+    return PulumiCli(folder, [], "local", folder / "config.yaml", folder / "Pulumi.local.yaml")
 
 
 def test_incomplete_files_and_locks_of_a_killed_engine_are_removed(tmp_path: Path) -> None:
@@ -14,5 +19,20 @@ def test_incomplete_files_and_locks_of_a_killed_engine_are_removed(tmp_path: Pat
     contents = {stacks / "local.json.attrs": "", stacks / "other.json.attrs": "{}", locks / "1.json": "{}"}
     for file, text in contents.items():
         file.write_text(text)
-    PulumiCli(tmp_path, [], "local", tmp_path / "config.yaml", tmp_path / "Pulumi.local.yaml").clean_up_after_kill()
+    cli(tmp_path).clean_up_after_kill()
     assert [file.name for file in contents if file.exists()] == ["other.json.attrs"]
+
+
+def test_outputs_are_read_without_secrets_and_changes_from_the_last_update(tmp_path: Path) -> None:
+    state, history = tmp_path / "state/.pulumi/stacks/p/local.json", tmp_path / "state/.pulumi/history/p/local"
+    state.parent.mkdir(parents=True)
+    history.mkdir(parents=True)
+    secret = {SECRET_KEY: "1b47061264138c4ac30d75fd1eb44270", "ciphertext": "v1:x"}
+    stack = {"type": "pulumi:pulumi:Stack", "outputs": {"model": "s3://b/m", "steps": {"look": ["ls", secret]}}}
+    resources = [{"type": "aws:s3/bucket:Bucket", "outputs": {"bucket": "b"}}, stack]
+    state.write_text(json.dumps({"checkpoint": {"latest": {"resources": resources}}}))
+    for time, changes in (("179", {"resourceChanges": {"create": 1}}), ("180", {"resourceChanges": {"same": 2}})):
+        (history / f"local-{time}.history.json").write_text(json.dumps(changes))
+        (history / f"local-{time}.checkpoint.json").write_text("{}")
+    assert cli(tmp_path).stack_outputs() == {"model": "s3://b/m", "steps": {"look": ["ls", "[secret]"]}}
+    assert cli(tmp_path).last_changes() == {"same": 2}
