@@ -6,6 +6,7 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
+from infra.pause import provider_options
 from settings.schema import Settings
 
 
@@ -17,4 +18,5 @@ def aws_provider(settings: Settings) -> aws.Provider:
         )
         for key, value in settings.aws.items()
     }
-    return aws.Provider("aws", default_tags={"tags": settings.all_tags}, **options)
+    opts = provider_options("aws", settings.paused)
+    return aws.Provider("aws", default_tags={"tags": settings.all_tags}, opts=opts, **options)

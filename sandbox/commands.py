@@ -68,7 +68,9 @@ def up(name: str) -> int:
         sandbox = _prepare(engine_stack_file.load(name))
         _start(sandbox)
         report("Running `pulumi up`. With a training it takes 1 to 3 minutes.")
-        code = sandbox.pulumi("up", "--yes", "--skip-preview", "--suppress-outputs")
+        # The preview of a paused stack refuses a changed Job. Without it, the finished Job would be deleted first.
+        skip = [] if sandbox.stack.settings.paused else ["--skip-preview"]
+        code = sandbox.pulumi("up", "--yes", *skip, "--suppress-outputs")
         if code:
             raise SandboxError(
                 f"`pulumi up` failed. The reason is above. The logs of the pods are in {sandbox.workers.root}."
