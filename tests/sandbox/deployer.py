@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from bootstrap.policies import PARTS, Names, deployer_policy
 from tests.iam_evaluator import Request, permitted, resource_types
 
@@ -55,6 +57,17 @@ TAGGING = {
     "CreateRole": "iam:TagRole",
     "CreateOpenIDConnectProvider": "iam:TagOpenIDConnectProvider",
 }
+# Permissions of the deployer that AWS checks in a call, and that call. Sources: EKS user guide, "Using service-linked
+# roles" and "Launch template support"; EFS user guide, "Using the EFS API" and "Creating mount targets".
+CHECKED_BY_AWS = {
+    "ec2:CreateNetworkInterface": "elasticfilesystem:CreateMountTarget",
+    "ec2:DeleteNetworkInterface": "elasticfilesystem:DeleteMountTarget",
+    "ec2:DescribeNetworkInterfaces": "elasticfilesystem:CreateMountTarget",
+    "ec2:RunInstances": "eks:CreateNodegroup",
+    "iam:CreateServiceLinkedRole": "eks:CreateNodegroup",
+    "kms:Decrypt": "elasticfilesystem:CreateFileSystem",
+    "kms:GenerateDataKeyWithoutPlaintext": "elasticfilesystem:CreateFileSystem",
+}
 # The tags in the conditions of the policies.
 TAGS = ("project", "stack")
 OURS = {"project": "paddle-on-aws", "stack": "dev"}
@@ -91,10 +104,26 @@ def policies(names: Names) -> list[Mapping[str, Any]]:
     return [statement for part in PARTS for statement in deployer_policy(part, names)["Statement"]]
 
 
-def reasons() -> Mapping[str, str]:
-    """The actions that need a reason in docs/permissions.md, because the emulated AWS gets no such call."""
-    rows = re.findall(r"^\| `([\w:]+)` \| (.+) \|$", (PROJECT / "docs/permissions.md").read_text(), re.MULTILINE)
+def callers() -> Mapping[str, str]:
+    """Who makes the calls that the emulated provider does not make: the table in docs/permissions.md."""
+    rows = re.findall(
+        r"^\| `([\w:]+)` \| ([^|]+) \| .+ \|$", (PROJECT / "docs/permissions.md").read_text(), re.MULTILINE
+    )
     return dict(rows)
+
+
+def official_calls() -> Mapping[str, frozenset[str]]:
+    """The resource types and functions for which the official provider calls each action."""
+    table = yaml.safe_load((Path(__file__).parent / "official_provider.yaml").read_text())
+    actions = {action for entry in table.values() for action in entry["calls"]}
+    return {each: frozenset(key for key, entry in table.items() if each in entry["calls"]) for each in actions}
+
+
+def recover_calls(action: str) -> bool:
+    """Whether the code of `make recover` contains the boto3 method of an action."""
+    code = "".join(file.read_text() for file in (PROJECT / "recover").glob("*.py"))
+    method = re.sub(r"(?<!^)(?=[A-Z])", "_", action.partition(":")[2]).lower()
+    return re.search(rf"\b{method}\b", code) is not None
 
 
 def allowed(statements: Sequence[Mapping[str, Any]], need: Need) -> bool:

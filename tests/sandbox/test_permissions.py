@@ -4,14 +4,29 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import boto3
 import pytest
 
 from bootstrap.policies import PARTS, Names, boundary_name, boundary_policy, deployer_policy
+from sandbox.plugins import choice
 from tests.sandbox.aws_part import AWS_PART, AwsPart, aws_part
-from tests.sandbox.deployer import ACCOUNT, Need, allowed, needs, policies, reasons, roles_of
+from tests.sandbox.deployer import (
+    ACCOUNT,
+    CHECKED_BY_AWS,
+    PROJECT,
+    Need,
+    allowed,
+    callers,
+    needs,
+    official_calls,
+    policies,
+    recover_calls,
+    roles_of,
+)
 
 REGION, CLUSTER = "us-west-2", "paddle-cluster"
 ADMIN, OPERATOR, DEPLOYER = (
@@ -39,15 +54,27 @@ AFTER = {
     f"{OURS}workers": {"count": 4, "diskGiB": 60},
     f"{OURS}job": {"name": "other-job", "namespace": "training"},
     f"{OURS}notify": {"email": "team@example.com", "monthlyBudget": 500},
+    f"{OURS}retainData": True,
     f"{OURS}tags": {"team": "vision"},
 }
-# This replaces the workers, so it is a step of its own.
-WITH_NAT = {**AFTER, f"{OURS}natGateways": "perZone"}
+# This replaces the workers, so it is a step of its own. And protected data cannot be deleted.
+WITH_NAT = {**AFTER, f"{OURS}natGateways": "perZone", f"{OURS}retainData": False}
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Every AWS call of the deployer, the resource types and functions in use, and the kind of the AWS provider."""
+
+    calls: list[Any]
+    used: frozenset[str]
+    emulated: bool
 
 
 @pytest.fixture(scope="module")
-def calls(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
-    """Every AWS call of the deployer from an empty account to an empty account."""
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    """From an empty account to an empty account."""
+    asked = (PROJECT / "settings/region.py").read_text()
+    used = {key for keys in official_calls().values() for key in keys if f"{key}_output(" in asked}
     with aws_part(tmp_path_factory.mktemp("deployer"), "dev") as part:
         strangers = {"endpoint_url": part.endpoint, "aws_access_key_id": "stranger", "aws_secret_access_key": "x"}
         iam = boto3.client("iam", region_name=REGION, **strangers)
@@ -57,12 +84,25 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
         for config in (BEFORE, AFTER, WITH_NAT):
             part.set(config)
             _succeed(part, "up", "--yes", "--skip-preview", *AWS_PART)
+            used |= _types(part)
         s3 = boto3.client("s3", region_name=REGION, **strangers)
         bucket = s3.list_buckets()["Buckets"][0]["Name"]
         s3.put_object(Bucket=bucket, Key="other-job/output/model", Body=b"results")
         _succeed(part, "refresh", "--yes", "--skip-preview", *AWS_PART)
         _succeed(part, "destroy", "--yes", "--skip-preview")
-        return [call for call in part.calls() if call["key"] != "stranger"]
+        emulated = choice.installed(part.engine.folder / "home/.pulumi")["aws"]
+        return Recording([call for call in part.calls() if call["key"] != "stranger"], frozenset(used), emulated)
+
+
+@pytest.fixture(scope="module")
+def calls(recording: Recording) -> list[Any]:
+    return recording.calls
+
+
+def _types(part: AwsPart) -> set[str]:
+    """The types of the resources in the stack."""
+    (file,) = part.engine.folder.glob("state/.pulumi/stacks/*/dev.json")
+    return {each["type"] for each in json.loads(file.read_text())["checkpoint"]["latest"]["resources"]}
 
 
 def _succeed(part: AwsPart, *arguments: str) -> None:
@@ -89,17 +129,37 @@ def test_destroy_after_a_refresh_detaches_the_addresses_of_nat_gateways(calls: l
     assert len(detached) == len(gateways) > 0
 
 
-def test_each_allowed_action_is_called_or_has_a_reason(needed: list[Need]) -> None:
-    called, explained = {need.action for need in needed}, reasons()
-    given = {action for statement in policies(NAMES) for action in statement["Action"]}
-    assert given - called - explained.keys() == set(), "allowed, but nothing calls it"
-    assert explained.keys() - given == set(), "has a reason in docs/permissions.md, but is not allowed"
-    assert explained.keys() & called == set(), "is called, so it needs no reason in docs/permissions.md"
+def actions_by_caller(recording: Recording, called: set[str]) -> Mapping[str, set[str]]:
+    """The actions that need no recorded call, by who calls them. Nobody calls an action for something unused."""
+    return {
+        "official provider": {action for action, users in official_calls().items() if users & recording.used},
+        "AWS": {action for action, cause in CHECKED_BY_AWS.items() if cause in called},
+        "recover": {action for action, caller in callers().items() if caller == "recover" and recover_calls(action)},
+    }
+
+
+def test_each_allowed_action_has_a_caller_and_each_call_is_allowed(recording: Recording, needed: list[Need]) -> None:
+    called, given = {need.action for need in needed}, {action for s in policies(NAMES) for action in s["Action"]}
+    others = actions_by_caller(recording, called)
+    assert given - called.union(*others.values()) == set(), "allowed, but nobody calls it"
+    assert set().union(*others.values()) - given == set(), "not allowed, but somebody calls it"
+
+
+def test_the_page_names_the_caller_of_each_action_without_a_recorded_call(
+    recording: Recording, needed: list[Need]
+) -> None:
+    called, given = {need.action for need in needed}, {action for s in policies(NAMES) for action in s["Action"]}
+    others = actions_by_caller(recording, called)
+    wrong = {action: caller for action, caller in callers().items() if action not in others[caller]}
+    assert wrong == {}, "this caller does not call it"
+    assert callers().keys() - given == set(), "is on the page, but is not allowed"
+    if recording.emulated:
+        assert given - called - callers().keys() == set(), "is allowed, but is not on the page"
 
 
 def test_each_statement_is_needed_and_none_allows_foreign_resources(needed: list[Need]) -> None:
     """No statement allows the cluster, bucket, role or name of somebody else, or a resource without our tag."""
-    statements, explained = policies(NAMES), reasons()
+    statements, explained = policies(NAMES), callers()
     useless = [
         s["Sid"]
         for s in statements
