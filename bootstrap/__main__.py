@@ -27,6 +27,7 @@ ASKED_OF_REGION = (
     "ec2:DescribeAvailabilityZones",
     "ec2:DescribeInstanceTypeOfferings",
     "ec2:DescribeInstanceTypes",
+    "ec2:DescribeSubnets",
     "eks:DescribeAddonVersions",
     "logs:DescribeLogGroups",
     "servicequotas:GetAWSDefaultServiceQuota",

@@ -88,6 +88,36 @@ def refuse_log_group(name: str, settings: Settings) -> pulumi.ResourceHook:
     return pulumi.ResourceHook(f"{name}-exists", refuse, pulumi.ResourceHookOptions(on_dry_run=True))
 
 
+def refuse_access_entry(name: str, arn: str, settings: Settings) -> pulumi.ResourceHook:
+    """A hook that stops a preview or an update before it creates a second access entry for an administrator."""
+
+    def refuse(_: pulumi.ResourceHookArgs) -> None:
+        why = f"has an access entry in the cluster {settings.cluster_name} that does not belong to this stack"
+        where = f"--region {settings.region} --cluster-name {settings.cluster_name}"
+        deleting = f"aws eks delete-access-entry {where} --principal-arn {arn}"
+        instead = f"Run `{deleting}`. The next `pulumi up` creates it again"
+        raise RuntimeError(str(Problem("deployer and admins", arn, why, instead)))
+
+    return pulumi.ResourceHook(f"{name}-exists", refuse, pulumi.ResourceHookOptions(on_dry_run=True))
+
+
+def refuse_implicit_admin(name: str) -> pulumi.ResourceHook:
+    """A hook that stops a preview or an update before it replaces a cluster whose creator EKS makes an administrator.
+
+    Only stacks of an earlier version have such a cluster. The new one would get the same property, because it is
+    ignored, and then a second access entry for its creator.
+    """
+
+    def refuse(args: pulumi.ResourceHookArgs) -> None:
+        inputs = args.new_inputs or {}
+        if (inputs.get("accessConfig") or {}).get(CREATOR_ADMIN.partition(".")[2]) is not False:
+            why = "cannot replace the cluster, because an earlier version of this program created it"
+            instead = "Write the former name, or run `pulumi destroy` first"
+            raise RuntimeError(str(Problem("clusterName", inputs.get("name"), why, instead)))
+
+    return pulumi.ResourceHook(f"{name}-replaced", refuse, pulumi.ResourceHookOptions(on_dry_run=True))
+
+
 def refuse_new_subnets(name: str, vpc_cidr: str, zones: Sequence[str]) -> pulumi.ResourceHook:
     """A hook that stops a preview or an update before it moves the cluster to subnets that EKS rejects."""
 
@@ -151,6 +181,10 @@ class Cluster(pulumi.ComponentResource):
             args.encryption.existing,
             lambda inputs: inputs["encryptionConfig"]["provider"].get("keyArn"),
         )
+        hooks = pulumi.ResourceHookBinding(
+            before_create=[refuse_implicit_admin(f"{self._prefix}eks"), *args.encryption.before_use],
+            before_update=[new_subnets, new_key],
+        )
         self.cluster = aws.eks.Cluster(
             f"{self._prefix}eks",
             name=cluster_name,
@@ -175,9 +209,7 @@ class Cluster(pulumi.ComponentResource):
                 depends_on=[*cluster_attachments, key_policy, *logs],
                 # EKS reads these only when it creates a cluster. A new value would replace a running cluster.
                 ignore_changes=["bootstrapSelfManagedAddons", CREATOR_ADMIN],
-                hooks=pulumi.ResourceHookBinding(
-                    before_create=[*args.encryption.before_use], before_update=[new_subnets, new_key]
-                ),
+                hooks=hooks,
             ),
         )
         self.issuer = self.cluster.identities[0].oidcs[0].issuer
@@ -411,9 +443,13 @@ class Cluster(pulumi.ComponentResource):
         name = f"{self._prefix}admin-{principal}"
         if account != self._args.region_support.account:
             name += f"-{account}"
-        entry = aws.eks.AccessEntry(
-            name, cluster_name=self.cluster.name, principal_arn=arn, opts=self._named_admin(arn, "")
-        )
+        options = self._named_admin(arn, "")
+        # Only the engine knows whether the entry belongs to the stack, for example after its tags were removed.
+        if arn in self._args.region_support.access.foreign:
+            refuse = refuse_access_entry(name, arn, self.settings)
+            hooks = pulumi.ResourceHookBinding(before_create=[refuse])
+            options = pulumi.ResourceOptions.merge(options, pulumi.ResourceOptions(hooks=hooks))
+        entry = aws.eks.AccessEntry(name, cluster_name=self.cluster.name, principal_arn=arn, opts=options)
         association = aws.eks.AccessPolicyAssociation(
             f"{name}-policy",
             cluster_name=self.cluster.name,

@@ -466,6 +466,13 @@ def _zones(s: Settings, region: RegionSupport) -> Problems:
             yield Problem("availabilityZones", name, why, instead)
         elif name not in usable:
             yield Problem("availabilityZones", name, f"cannot be used: {region.why_excluded(name)}", instead)
+    for i, name in region.kept_zones.items():
+        if i < with_workers and not s.paused and (missing := region.not_offered(name)):
+            why = f"contains types that {name}, a zone of this stack, does not offer: {', '.join(missing)}"
+            instead = "Write types that it offers. To use other zones, run `pulumi destroy` first"
+            yield Problem("workers.instanceTypes", s.workers.instance_types, why, instead)
+    if len(region.kept_zones) == DEFAULT_ZONES:
+        return
     few_for_workers = len(region.zones_for_workers) < with_workers
     if few_for_workers or len(region.zones_for_cluster) < DEFAULT_ZONES:
         excluded = "; ".join(why for zone in sorted(region.zones) if (why := region.why_excluded(zone)))

@@ -12,6 +12,7 @@ from pulumi.runtime.sync_await import _sync_await
 
 from settings.quotas import SERVICE, quotas_of
 from settings.schema import DEFAULT_ZONES, KUBERNETES_VERSION, Problem, Settings
+from settings.subnets import cidr_plan
 
 # The ARN of an IAM role or user.
 PRINCIPAL = r"arn:aws[a-z-]*:iam::\d{12}:(role|user)/[\w+=,.@/-]+"
@@ -48,13 +49,14 @@ class Access:
     """Who can administer the cluster.
 
     `session` is the IAM role or user of this run, or None if AWS did not answer. `deployer` becomes an administrator.
-    `made_by_eks` means that EKS made it one when it created the cluster: earlier versions of this program let EKS do
-    so. `missing` are the roles and users in the settings that do not exist in this account.
+    `foreign` are administrators with an access entry that this program did not create. EKS made one for the creator of
+    the cluster with an earlier version of this program. `missing` are the roles and users in the settings that do not
+    exist in this account.
     """
 
     session: str | None
     deployer: str
-    made_by_eks: bool
+    foreign: frozenset[str]
     missing: tuple[str, ...]
 
 
@@ -73,8 +75,9 @@ class RegionSupport:
     """A region as this account sees it.
 
     `zones` maps zone names to zone ids. `offers` maps the id of a zone to the workers' instance types that it offers.
-    An unknown instance type is None. `quotas` maps the code of an EC2 quota to its vCPUs; a quota that Service Quotas
-    did not answer is missing.
+    `kept_zones` are the zones of the subnets that the stack already has, by the number of the subnet; it is empty if
+    the settings name the zones. An unknown instance type is None. `quotas` maps the code of an EC2 quota to its vCPUs;
+    a quota that Service Quotas did not answer is missing.
     `addon_versions` are the versions that EKS recommends for the Kubernetes version of the stack.
     `has_log_group` is false if the stack needs no log group. `key` is None if the stack has its own key.
     """
@@ -84,6 +87,7 @@ class RegionSupport:
     dns_suffix: str
     zones: Mapping[str, str]
     offers: Mapping[str, frozenset[str]]
+    kept_zones: Mapping[int, str]
     services: frozenset[str]
     instance_types: Mapping[str, InstanceType | None]
     addon_versions: Mapping[str, str]
@@ -114,7 +118,9 @@ class RegionSupport:
         return tuple(sorted(name for name, zone_id in self.zones.items() if zone_id not in UNUSABLE_ZONE_IDS))
 
     def not_offered(self, zone: str) -> tuple[str, ...]:
-        """The workers' instance types that a zone does not offer."""
+        """The workers' instance types that a zone does not offer. None if AWS does not list the zone any more."""
+        if zone not in self.zones:
+            return ()
         offered = self.offers.get(self.zones[zone], frozenset())
         return tuple(name for name in self.known_types if name not in offered)
 
@@ -127,15 +133,17 @@ class RegionSupport:
         return tuple(zone for zone in self.zones_for_cluster if not self.not_offered(zone))
 
     def zones_for(self, settings: Settings) -> tuple[str, ...]:
-        """The zones of the stack. The first ones have workers."""
-        others = tuple(zone for zone in self.zones_for_cluster if zone not in self.zones_for_workers)
-        return settings.availability_zones or (*self.zones_for_workers, *others)[:DEFAULT_ZONES]
+        """The zones of the stack. The first ones have workers. A running stack keeps its zones."""
+        if settings.availability_zones:
+            return settings.availability_zones
+        usable = dict.fromkeys((*self.zones_for_workers, *self.zones_for_cluster))
+        free = iter([zone for zone in usable if zone not in self.kept_zones.values()])
+        chosen = (self.kept_zones.get(i) or next(free, None) for i in range(DEFAULT_ZONES))
+        return tuple(zone for zone in chosen if zone)
 
     def administrators(self, settings: Settings) -> tuple[str, ...]:
         """The roles and users that become administrators of the cluster, each once: first the deployer."""
-        deployer = self.access.deployer
-        every = dict.fromkeys((deployer, *settings.admins))
-        return tuple(arn for arn in every if arn != deployer or not self.access.made_by_eks)
+        return tuple(dict.fromkeys((self.access.deployer, *settings.admins)))
 
     def why_excluded(self, zone: str) -> str:
         """Why workers cannot use a zone. Empty if they can."""
@@ -165,8 +173,10 @@ def read_region_support(settings: Settings) -> tuple[RegionSupport | None, list[
     logs = [settings.log_group] if settings.control_plane_logs else []
     key = settings.kms_key_arn if _is_key_here(settings) else ""
     principals = {arn: _principal(arn) for arn in (settings.deployer, *settings.admins) if re.fullmatch(PRINCIPAL, arn)}
+    subnets = _subnets(settings)
     answers = _side_by_side(
         {
+            **subnets,
             **{name: aws.cloudwatch.get_log_groups_output(log_group_name_prefix=name) for name in logs},
             "identity": aws.get_caller_identity_output(),
             **principals,
@@ -185,7 +195,8 @@ def read_region_support(settings: Settings) -> tuple[RegionSupport | None, list[
     )
     for name, answer in answers.items():
         unknown_service = name in needed and _not_found(answer)
-        expected = unknown_service or name in (*settings.workers.instance_types, *addons, *quotas, *principals, key)
+        optional = (*settings.workers.instance_types, *addons, *quotas, *principals, *subnets, key)
+        expected = unknown_service or name in optional
         if isinstance(answer, Exception) and not expected:
             pulumi.log.debug(str(answer))
             why = f"could not be checked with AWS: {_reason(answer)}"
@@ -207,6 +218,11 @@ def read_region_support(settings: Settings) -> tuple[RegionSupport | None, list[
         dns_suffix=answers["partition"].dns_suffix,
         zones=dict(zip(zones.names, zones.zone_ids, strict=True)),
         offers=_offers(zip(answers["offers"].locations, answers["offers"].instance_types, strict=True)),
+        kept_zones={
+            i: str(answers[name].availability_zone)
+            for i, name in enumerate(subnets)
+            if not isinstance(answers[name], Exception)
+        },
         services=frozenset(name for name in needed if not isinstance(answers[name], Exception)),
         instance_types={name: _instance_type(answers[name]) for name in settings.workers.instance_types},
         quotas={code: answers[code].value for code in quotas if not isinstance(answers[code], Exception)},
@@ -215,6 +231,16 @@ def read_region_support(settings: Settings) -> tuple[RegionSupport | None, list[
         key=_kms_key(answers[key]) if key and not isinstance(answers[key], Exception) else None,
         access=access,
     ), problems
+
+
+def _subnets(settings: Settings) -> dict[str, pulumi.Output[Any]]:
+    """Ask EC2 for the subnets that the stack already has, by their ranges. Nothing if the settings name the zones."""
+    try:
+        plan = cidr_plan(settings.vpc_cidr, 0 if settings.availability_zones else DEFAULT_ZONES)
+    except ValueError:  # another check reports the range
+        return {}
+    tags = {"project": settings.project, "stack": settings.stack}
+    return {cidr: aws.ec2.get_subnet_output(cidr_block=cidr, tags=tags) for cidr in plan.workers}
 
 
 def _principal(arn: str) -> pulumi.Output[Any]:
@@ -234,15 +260,23 @@ def _read_access(settings: Settings, identity: Any, principals: Mapping[str, Any
         instead = "Write the ARN of the IAM role or user that runs Pulumi, or allow it iam:GetRole for itself"
         return Problem("deployer", settings.deployer, why, instead)
     deployer = settings.deployer or str(issuer)
-    found = aws.eks.get_access_entry_output(cluster_name=settings.cluster_name, principal_arn=deployer)
-    entry = _side_by_side({"": found})[""]
+    entries = _side_by_side(
+        {
+            arn: aws.eks.get_access_entry_output(cluster_name=settings.cluster_name, principal_arn=arn)
+            for arn in dict.fromkeys((deployer, *settings.admins))
+        }
+    )
     # IAM knows only the roles and users of this account. Without the permission to ask, nothing is checked.
     asked = {arn: answer for arn, answer in principals.items() if arn.split(":")[4] == identity.account_id}
     return Access(
         session=issuer,
         deployer=deployer,
         # This program tags its access entries. EKS does not.
-        made_by_eks=not isinstance(entry, Exception) and entry.tags.get("project") != settings.project,
+        foreign=frozenset(
+            arn
+            for arn, entry in entries.items()
+            if not isinstance(entry, Exception) and entry.tags.get("project") != settings.project
+        ),
         missing=tuple(arn for arn, answer in asked.items() if _is_missing(arn, answer)),
     )
 

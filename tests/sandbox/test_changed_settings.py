@@ -5,9 +5,11 @@ The tests run in the order of the file. The pods are simulated, so nothing is tr
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,14 +21,14 @@ from tests.sandbox.checkout import JOB, Checkout
 from tests.sandbox.inventory import inventory
 from tests.sandbox.test_simulated import WITHOUT_MOUNT_NAMESPACES
 
-ADMIN = "arn:aws:iam::123456789012:role/admin"
+ADMIN, DEPLOYER = "arn:aws:iam::123456789012:role/admin", "arn:aws:iam::123456789012:role/ci"
 SSH_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 SHA256 = "0" * 64
 CLAIM = Kind("v1", "PersistentVolumeClaim", "persistentvolumeclaims", True)
 DAEMON_SET = Kind("apps/v1", "DaemonSet", "daemonsets", True)
-# The sandbox sets the first two itself. The third needs an IAM policy that the stack does not create. The fourth
-# must be the user of the sandbox.
-NOT_CHANGED = {"kubeconfig", "pserver.nic", "permissionsBoundary", "deployer"}
+# The sandbox runs as this user. It must stay an administrator of the cluster.
+USER = "arn:aws:iam::123456789012:user/deployer"
+BOUNDARY = "arn:aws:iam::123456789012:policy/limit"
 COMPANY_KEY = "alias/company"
 MOVES = "EKS cannot change them. Write the former values"
 # What AWS cannot change, so these changes are refused before the first resource: the new value and the reason. The
@@ -41,6 +43,9 @@ START: Mapping[str, object] = {"kubernetesVersion": "1.34"}
 
 # What would make a later change invalid or invisible: messages need the export, and with them `up` does not wait.
 RESET: Mapping[str, Mapping[str, object]] = {"other Jobs": {"notify.email": "", "notify.monthlyBudget": 0}}
+
+# The copy of the stack file that the engine reads. `python -m sandbox up` writes it.
+COPY = "stacks/local/Pulumi.local.yaml"
 
 Running = Checkout
 
@@ -67,6 +72,24 @@ def template(stack: Running) -> dict[str, Any]:
     )
     found: dict[str, Any] = versions["LaunchTemplateVersions"][0]["LaunchTemplateData"]
     return found
+
+
+def administrators(stack: Running) -> list[str]:
+    found: list[str] = stack.client("eks").list_access_entries(clusterName=cluster(stack)["name"])["accessEntries"]
+    return found
+
+
+def boundaries(stack: Running) -> set[str]:
+    """The permissions boundaries of the roles of the stack."""
+    iam = stack.client("iam")
+    roles = [iam.get_role(RoleName=name)["Role"] for name in stack.ids("aws:iam/role:").values()]
+    return {role.get("PermissionsBoundary", {}).get("PermissionsBoundaryArn", "none") for role in roles}
+
+
+def kubeconfig(stack: Running) -> str:
+    """The name of the context that the Kubernetes provider uses."""
+    written = run(stack, "pulumi", "stack", "output", "kubeconfig", "--show-secrets")
+    return str(yaml.safe_load(written)["current-context"])
 
 
 def nat_gateways(stack: Running) -> int:
@@ -154,12 +177,9 @@ GROUPS: Mapping[str, list[Change]] = {
         Change("sshPublicKey", SSH_KEY, lambda s: "KeyName" in template(s), True),
         Change("workers.count", 4, lambda s: workers(s)["scalingConfig"]["desiredSize"], 4),
         Change("tags", {"team": "nlp"}, lambda s: cluster(s)["tags"].get("team"), "nlp"),
-        Change(
-            "admins",
-            [ADMIN],
-            lambda s: ADMIN in s.client("eks").list_access_entries(clusterName=cluster(s)["name"])["accessEntries"],
-            True,
-        ),
+        Change("admins", [ADMIN, USER], lambda s: ADMIN in administrators(s), True),
+        Change("deployer", DEPLOYER, lambda s: DEPLOYER in administrators(s), True),
+        Change("permissionsBoundary", BOUNDARY, boundaries, {BOUNDARY}),
         Change(
             "notify.email",
             "lab@example.com",
@@ -253,6 +273,11 @@ GROUPS: Mapping[str, list[Change]] = {
     ],
     "protected data": [Change("retainData", True, protected, {"key", "paddle-local", "efs"})],
 }
+# `python -m sandbox up` sets these itself, so the test changes them in its copy of the stack file.
+SET_BY_THE_SANDBOX = [
+    Change("pserver.nic", "eth1", environment("training", "CONF_PADDLE_NIC"), "eth1"),
+    Change("kubeconfig", "lab.yaml", kubeconfig, "lab"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -272,7 +297,12 @@ def empty(stack: Checkout) -> dict[str, list[str]]:
     key = stack.client("kms").create_key()["KeyMetadata"]["KeyId"]
     stack.client("kms").create_alias(AliasName=COMPANY_KEY, TargetKeyId=key)
     found = inventory(stack.client)
-    stack.client("iam").create_role(RoleName="admin", AssumeRolePolicyDocument='{"Version":"2012-10-17"}')
+    iam = stack.client("iam")
+    for role in ("admin", "ci"):
+        iam.create_role(RoleName=role, AssumeRolePolicyDocument='{"Version":"2012-10-17"}')
+    iam.create_user(UserName="deployer")
+    anything = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}
+    iam.create_policy(PolicyName="limit", PolicyDocument=json.dumps(anything))
     write(stack, {"trainers": 3})
     run(stack, "up")
     return found
@@ -284,9 +314,9 @@ def run(stack: Checkout, *arguments: str) -> str:
     return done.stdout
 
 
-def write(stack: Checkout, settings: Mapping[str, object]) -> None:
+def write(stack: Checkout, settings: Mapping[str, object], file: Path | None = None) -> None:
     """Add settings to the stack file. A key with a dot is a path."""
-    file = stack.project / "Pulumi.local.yaml"
+    file = file or stack.project / "Pulumi.local.yaml"
     written = yaml.safe_load(file.read_text())
     for key, value in settings.items():
         group, dot, name = key.partition(".")
@@ -301,23 +331,21 @@ def data_of(stack: Checkout) -> dict[str, str]:
 
 
 def test_the_table_has_every_setting() -> None:
-    listed = [change.key for changes in GROUPS.values() for change in changes]
+    listed = [change.key for changes in (*GROUPS.values(), SET_BY_THE_SANDBOX) for change in changes]
     assert len(listed) == len(set(listed))
-    assert set(listed) == set(declared()) - NOT_CHANGED - set(REFUSED)
+    assert set(listed) | set(REFUSED) == set(declared())
 
 
 @pytest.mark.usefixtures("empty")
 @pytest.mark.parametrize("key", REFUSED)
 def test_a_change_that_aws_cannot_make_is_refused_before_the_first_resource(stack: Checkout, key: str) -> None:
-    # The copy of the stack file for the engine: `python -m sandbox up` would skip the preview.
-    file = stack.sandbox / "stacks/local/Pulumi.local.yaml"
+    # `python -m sandbox up` would skip the preview.
+    file = stack.sandbox / COPY
     settings, before = file.read_text(), inventory(stack.client)
-    written = yaml.safe_load(settings)
     value, why = REFUSED[key]
     if value == COMPANY_KEY:
         value = stack.client("kms").describe_key(KeyId=COMPANY_KEY)["KeyMetadata"]["Arn"]
-    written["config"][f"paddle-on-aws:{key}"] = value
-    file.write_text(yaml.safe_dump(written))
+    write(stack, {key: value}, file)
     refused = stack.run("pulumi", "up", "--yes", under=WITHOUT_MOUNT_NAMESPACES)
     file.write_text(settings)
     assert refused.returncode != 0, refused.stdout
@@ -347,12 +375,27 @@ def _holds(change: Change, stack: Checkout) -> bool:
         return False
 
 
+@pytest.mark.usefixtures("empty")
+def test_a_setting_of_the_sandbox_itself_takes_effect(stack: Checkout) -> None:
+    context = yaml.safe_load((stack.sandbox / "stacks/local/kubernetes/kubeconfig").read_text())
+    context["contexts"][0]["name"] = context["current-context"] = "lab"
+    (stack.project / "lab.yaml").write_text(yaml.safe_dump(context))
+    assert [change.key for change in SET_BY_THE_SANDBOX if _holds(change, stack)] == []
+    changes = {change.key: change.value for change in SET_BY_THE_SANDBOX}
+    write(stack, {**changes, "retainData": False}, stack.sandbox / COPY)
+    run(stack, "pulumi", "up", "--yes", "--skip-preview")
+    assert [change.key for change in SET_BY_THE_SANDBOX if not _holds(change, stack)] == []
+    run(stack, "pulumi", "preview", "--expect-no-changes")
+
+
 def test_destroy_after_all_changes_leaves_only_the_logs(stack: Checkout, empty: dict[str, list[str]]) -> None:
     write(stack, {"retainData": False})
-    run(stack, "up")
+    if protected(stack):
+        run(stack, "up")
     run(stack, "pulumi", "destroy", "--yes", "--skip-preview")
     left = {kind: sorted(set(ids) - set(empty[kind])) for kind, ids in inventory(stack.client).items()}
     assert {kind: ids for kind, ids in left.items() if ids} == {
         "log groups": ["/aws/eks/lab/cluster", "/aws/eks/paddle-cluster/cluster"],
-        "roles": ["admin"],
+        "policies": [BOUNDARY],
+        "roles": ["admin", "ci"],
     }

@@ -1,4 +1,4 @@
-"""A stack of an earlier version keeps its roles and its bucket: a new role would replace the cluster."""
+"""A stack of an earlier version keeps its roles, its bucket and its cluster: a new role would replace the cluster."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from pathlib import Path
 import boto3
 
 from sandbox.paths import CHECKOUT
-from tests.sandbox.aws_part import aws_part
+from tests.sandbox.aws_part import AWS_PART, aws_part
 from tests.sandbox.deployer import ACCOUNT
+from tests.sandbox.inventory import inventory
+from tests.sandbox.test_lifecycle import clients
+from tests.unit.program import config_of
 
 REGION = "us-west-2"
 BOUNDARY = f"arn:aws:iam::{ACCOUNT}:policy/limit"
@@ -87,3 +90,78 @@ def test_a_stack_of_an_earlier_version_keeps_its_roles_and_its_bucket(tmp_path: 
         new = up()
         assert new[0].startswith(f"arn:aws:iam::{ACCOUNT}:role/paddle/dev/cluster-role-")
         assert re.fullmatch("paddle-dev-[0-9a-f]{7}", new[1])
+
+
+# In the earlier version, EKS made the creator of the cluster an administrator, and the program made no entry for it.
+CLUSTER_PROGRAM = f"""
+import pathlib
+import runpy
+import sys
+
+import pulumi
+
+sys.path.insert(0, {str(CHECKOUT)!r})
+
+from settings.region import RegionSupport
+
+
+def as_before(args):
+    if args.type_ != "aws:eks/cluster:Cluster":
+        return None
+    return pulumi.ResourceTransformResult({{**args.props, "accessConfig": {{"authenticationMode": "API"}}}}, args.opts)
+
+
+if pathlib.Path("earlier").exists():
+    pulumi.runtime.register_resource_transform(as_before)
+    RegionSupport.administrators = lambda self, settings: ()
+runpy.run_path({str(CHECKOUT / "__main__.py")!r}, run_name="__main__")
+"""
+
+
+def test_a_cluster_of_an_earlier_version_gets_an_access_entry_of_the_stack(tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.mkdir()
+    (program / "Pulumi.yaml").write_text((CHECKOUT / "Pulumi.yaml").read_text())
+    (program / "__main__.py").write_text(CLUSTER_PROGRAM)
+    with aws_part(tmp_path / "sandbox", "dev") as part:
+        client = clients(part, REGION)
+        eks, here = client("eks"), {"clusterName": "paddle-cluster"}
+        settings = config_of("dev")
+
+        def up(*more: str) -> tuple[int, str]:
+            done = part.pulumi("up", "--yes", *more, *AWS_PART, program=program)
+            return done.returncode, " ".join(done.stdout.split())
+
+        part.set(settings)
+        (program / "earlier").touch()
+        assert up("--skip-preview")[0] == 0
+        (program / "earlier").unlink()
+        (creator,) = (arn for arn in eks.list_access_entries(**here)["accessEntries"] if ":user/" in arn)
+        endpoint, before = eks.describe_cluster(name="paddle-cluster")["cluster"]["endpoint"], inventory(client)
+
+        code, shown = up()
+        assert code != 0
+        command = (
+            f"aws eks delete-access-entry --region {REGION} --cluster-name paddle-cluster --principal-arn {creator}"
+        )
+        assert f"Run `{command}`. The next `pulumi up` creates it again" in shown
+        assert inventory(client) == before
+        eks.delete_access_entry(**here, principalArn=creator)
+        code, shown = up("--skip-preview")
+        assert code == 0, shown
+        tags = eks.describe_access_entry(**here, principalArn=creator)["accessEntry"]["tags"]
+        assert tags["project"] == "paddle-on-aws"
+        assert eks.describe_cluster(name="paddle-cluster")["cluster"]["endpoint"] == endpoint
+
+        # A lost tag does not cost the deployer its access.
+        arn = eks.describe_access_entry(**here, principalArn=creator)["accessEntry"]["accessEntryArn"]
+        eks.untag_resource(resourceArn=arn, tagKeys=["project", "stack"])
+        code, shown = up("--skip-preview", "--refresh")
+        assert code == 0, shown
+        assert eks.describe_access_entry(**here, principalArn=creator)["accessEntry"]["tags"] == tags
+
+        part.set({**settings, "paddle-on-aws:clusterName": "other"})
+        code, shown = up()
+        assert code != 0
+        assert 'clusterName: "other" cannot replace the cluster, because an earlier version' in shown
+        assert eks.list_clusters()["clusters"] == ["paddle-cluster"]

@@ -37,6 +37,10 @@ MEMORY_MIB = {"m6i.xlarge": 16384}
 GPUS = {"g5.xlarge": 1, "g5.12xlarge": 4}
 # Instance types that only some zones offer: the ids of those zones.
 OFFERED_IN: Mapping[str, Sequence[str]] = {}
+# The log groups of the account.
+LOG_GROUPS: Sequence[str] = ()
+# The zones of the subnets that the stack already has, by the range of the subnet.
+SUBNETS: Mapping[str, str] = {}
 # vCPUs of a quota by its code. Service Quotas does not answer for the others.
 QUOTAS: Mapping[str, float] = {}
 EXISTING_KEY = f"arn:aws:kms:us-west-2:{ACCOUNT}:key/1234abcd-12ab-34cd-56ef-1234567890ab"
@@ -163,6 +167,9 @@ class Aws(mocks.Mocks):
         principal = args.args.get("userName") or args.args.get("name", "")
         if principal == "nobody" or ("getAccessEntry" in args.token and self.entry_tags is None):
             return {}, [("", f"reading {principal}: couldn't find resource")]
+        is_ours = args.args.get("tags", {}).keys() == {"project", "stack"}
+        if "getSubnet" in args.token and not (is_ours and args.args["cidrBlock"] in SUBNETS):
+            return {}, [("", "no matching EC2 Subnet found")]
         if "getServiceQuota" in args.token and args.args["quotaCode"] not in QUOTAS:
             return {}, [("", "operation error Service Quotas: GetServiceQuota, AccessDeniedException")]
         key_id = args.args.get("keyId", "").rpartition("/")[2]
@@ -189,7 +196,12 @@ class Aws(mocks.Mocks):
                 "version": f"{args.args.get('addonName')} for {args.args.get('kubernetesVersion')}"
             },
             "aws:kms/getKey:getKey": {**USABLE_KEY, **OTHER_KEYS.get(key_id, {})},
-            "aws:cloudwatch/getLogGroups:getLogGroups": {"logGroupNames": [], "arns": []},
+            "aws:cloudwatch/getLogGroups:getLogGroups": {
+                "logGroupNames": [
+                    name for name in LOG_GROUPS if name.startswith(args.args.get("logGroupNamePrefix", ""))
+                ],
+                "arns": [],
+            },
             "aws:ec2/getInstanceType:getInstanceType": {
                 "supportedArchitectures": ["arm64" if asked.startswith("m7g") else "x86_64"],
                 "gpuses": gpus if asked in GPUS else [],
@@ -200,6 +212,7 @@ class Aws(mocks.Mocks):
                 "instanceTypes": [name for name, _ in offers],
                 "locations": [zone for _, zone in offers],
             },
+            "aws:ec2/getSubnet:getSubnet": {"availabilityZone": SUBNETS.get(args.args.get("cidrBlock", ""))},
             "aws:servicequotas/getServiceQuota:getServiceQuota": {"value": QUOTAS.get(args.args.get("quotaCode", ""))},
         }
         return answers[args.token], []

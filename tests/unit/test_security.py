@@ -409,11 +409,22 @@ def test_a_role_of_another_account_has_its_own_name(program: RunStack) -> None:
     }
 
 
-def test_a_cluster_with_an_entry_for_its_creator_keeps_it(program: RunStack) -> None:
-    """Earlier versions let EKS make the creator an administrator. EKS does not tag this entry."""
-    ours = {"project": "paddle-on-aws"}
-    assert administrators(program({}, aws=Aws("us-west-2", entry_tags=ours))) == [DEPLOYER]
-    assert administrators(program({"admins": [ADMIN]}, aws=Aws("us-west-2", entry_tags={}))) == [ADMIN]
+def test_an_access_entry_of_somebody_else_is_refused_before_it_is_created(program: RunStack) -> None:
+    """EKS makes the creator of a cluster an administrator, unless told otherwise. It does not tag this entry."""
+
+    def refused(tags: dict[str, str] | None) -> list[str]:
+        graph = program({"admins": [ADMIN]}, aws=Aws("us-west-2", entry_tags=tags))
+        assert administrators(graph) == [ADMIN, DEPLOYER], "an entry that is not registered would be deleted"
+        entries = graph.all("aws:eks/accessEntry:AccessEntry")
+        return [entry.name for entry in entries if list(entry.options.hooks.before_create)]
+
+    assert refused(None) == []
+    assert refused({"project": "paddle-on-aws"}) == []
+    assert refused({}) == ["admin-role/admin", "admin-user/deployer"]
+    assert refused({"project": "other"}) == ["admin-role/admin", "admin-user/deployer"]
+
+
+def test_a_running_cluster_is_not_replaced_because_of_its_creator(program: RunStack) -> None:
     eks = program({}).named("eks")
     assert "accessConfig.bootstrapClusterCreatorAdminPermissions" in eks.options.ignoreChanges
 

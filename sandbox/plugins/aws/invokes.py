@@ -10,7 +10,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from sandbox.plugins.aws.cloud import Cloud, gone, only, plain, unpaired
-from sandbox.plugins.aws.props import REQUIRED, Prop, blocks, flag, text, texts
+from sandbox.plugins.aws.props import REQUIRED, Prop, blocks, flag, mapping, text, texts
 from sandbox.plugins.aws.rows import REGION, Checked
 from sandbox.plugins.servicer import ProviderError
 from sandbox.plugins.wire import Secret, State
@@ -92,6 +92,46 @@ def _offerings(cloud: Cloud, given: Checked) -> State:
         "instanceTypes": [each["InstanceType"] for each in found],
         "locations": [each["Location"] for each in found],
         "locationTypes": [each["LocationType"] for each in found],
+    }
+
+
+def _subnet(cloud: Cloud, given: Checked) -> State:
+    names = {"cidrBlock": "cidrBlock", "vpcId": "vpc-id", "availabilityZone": "availabilityZone", "state": "state"}
+    wanted = {names[key]: given[key] for key in names if given.get(key)}
+    wanted |= {f"tag:{key}": value for key, value in (given.get("tags") or {}).items()}
+    filters = [{"Name": name, "Values": [value]} for name, value in wanted.items()]
+    filters += [{"Name": each["name"], "Values": each["values"]} for each in given.get("filters") or []]
+    asked: dict[str, Any] = {"Filters": filters} if filters else {}
+    if given.get("id"):
+        asked["SubnetIds"] = [given["id"]]
+    found = list(cloud.pages("ec2:DescribeSubnets", "Subnets", **asked))
+    if len(found) != 1:
+        raise ProviderError(f"{'multiple EC2 Subnets' if found else 'no matching EC2 Subnet'} found")
+    answered = plain(found[0])
+    ipv6: Mapping[str, Any] = next(iter(found[0].get("Ipv6CidrBlockAssociationSet") or []), {})
+    launch = answered.get("privateDnsNameOptionsOnLaunch", {})
+    same = (
+        *("assignIpv6AddressOnCreation", "availabilityZone", "availabilityZoneId", "availableIpAddressCount"),
+        *("cidrBlock", "defaultForAz", "mapPublicIpOnLaunch", "ownerId", "state", "vpcId"),
+    )
+    return {
+        **{name: answered.get(name) for name in same},
+        "id": found[0]["SubnetId"],
+        "arn": found[0]["SubnetArn"],
+        "customerOwnedIpv4Pool": found[0].get("CustomerOwnedIpv4Pool", ""),
+        "enableDns64": found[0].get("EnableDns64", False),
+        "enableLniAtDeviceIndex": found[0].get("EnableLniAtDeviceIndex", 0),
+        "enableResourceNameDnsAaaaRecordOnLaunch": launch.get("enableResourceNameDnsAAAARecord", False),
+        "enableResourceNameDnsARecordOnLaunch": launch.get("enableResourceNameDnsARecord", False),
+        "filters": given.get("filters"),
+        "ipv6CidrBlock": ipv6.get("Ipv6CidrBlock", ""),
+        "ipv6CidrBlockAssociationId": ipv6.get("AssociationId", ""),
+        "ipv6Native": found[0].get("Ipv6Native", False),
+        "mapCustomerOwnedIpOnLaunch": found[0].get("MapCustomerOwnedIpOnLaunch", False),
+        "outpostArn": found[0].get("OutpostArn", ""),
+        "privateDnsHostnameTypeOnLaunch": launch.get("hostnameType", ""),
+        "region": cloud.region,
+        "tags": unpaired(found[0].get("Tags")),
     }
 
 
@@ -421,6 +461,24 @@ INVOKES = {
             {"filters": FILTERS, "locationType": text(), **REGION},
             ["filters", "id", "instanceTypes", "locationType", "locationTypes", "locations", "region"],
             _offerings,
+        ),
+        Invoke(
+            "aws:ec2/getSubnet:getSubnet",
+            {
+                **{name: text() for name in ("availabilityZone", "cidrBlock", "id", "state", "vpcId")},
+                "filters": FILTERS,
+                "tags": mapping(),
+                **REGION,
+            },
+            [
+                *("arn", "assignIpv6AddressOnCreation", "availabilityZone", "availabilityZoneId"),
+                *("availableIpAddressCount", "cidrBlock", "customerOwnedIpv4Pool", "defaultForAz", "enableDns64"),
+                *("enableLniAtDeviceIndex", "enableResourceNameDnsAaaaRecordOnLaunch"),
+                *("enableResourceNameDnsARecordOnLaunch", "filters", "id", "ipv6CidrBlock"),
+                *("ipv6CidrBlockAssociationId", "ipv6Native", "mapCustomerOwnedIpOnLaunch", "mapPublicIpOnLaunch"),
+                *("outpostArn", "ownerId", "privateDnsHostnameTypeOnLaunch", "region", "state", "tags", "vpcId"),
+            ],
+            _subnet,
         ),
         Invoke(
             "aws:servicequotas/getServiceQuota:getServiceQuota",

@@ -391,6 +391,21 @@ def test_every_zone_of_a_region_without_data_offers_every_type(plugin: Plugin) -
     assert found["locations"] == ["cn-north-1a", "cn-north-1b"]
 
 
+def test_a_subnet_is_found_by_its_range_and_its_tags(plugin: Plugin, aws: Callable[[str], Any]) -> None:
+    ec2, token = aws("ec2"), "aws:ec2/getSubnet:getSubnet"
+    vpcs = [ec2.create_vpc(CidrBlock="10.8.0.0/16")["Vpc"]["VpcId"] for _ in range(2)]
+    made = [ec2.create_subnet(VpcId=vpc, CidrBlock="10.8.0.0/24")["Subnet"] for vpc in vpcs]
+    ec2.create_tags(Resources=[made[1]["SubnetId"]], Tags=[{"Key": "stack", "Value": "dev"}])
+    found = plugin.invoke(token, cidrBlock="10.8.0.0/24", tags={"stack": "dev"})
+    assert (found["id"], found["availabilityZone"]) == (made[1]["SubnetId"], made[1]["AvailabilityZone"])
+    assert "multiple EC2 Subnets" in error_of(lambda: plugin.invoke(token, cidrBlock="10.8.0.0/24"))
+    missing = error_of(lambda: plugin.invoke(token, cidrBlock="10.8.0.0/24", tags={"stack": "prod"}))
+    assert "no matching EC2 Subnet found" in missing
+    for vpc, subnet in zip(vpcs, made, strict=True):
+        ec2.delete_subnet(SubnetId=subnet["SubnetId"])
+        ec2.delete_vpc(VpcId=vpc)
+
+
 def test_quotas_of_ec2_have_a_value(plugin: Plugin) -> None:
     token = "aws:servicequotas/getServiceQuota:getServiceQuota"
     found = plugin.invoke(token, serviceCode="ec2", quotaCode="L-1216C47A")

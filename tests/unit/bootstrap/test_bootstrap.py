@@ -125,6 +125,7 @@ def test_the_preview_role_can_only_read_its_stack(graph: Graph) -> None:
         "ec2:DescribeAvailabilityZones",
         "ec2:DescribeInstanceTypeOfferings",
         "ec2:DescribeInstanceTypes",
+        "ec2:DescribeSubnets",
         "eks:DescribeAddonVersions",
         "eks:DescribeAccessEntry",
         "iam:GetRole",

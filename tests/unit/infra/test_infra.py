@@ -120,14 +120,15 @@ def test_a_paused_stack_has_no_workers_and_creates_nothing_that_needs_them(progr
     assert set(paused.resources) == set(running.resources) - pulls_image
     assert paused.named("workers").inputs["scalingConfig"] == {"desiredSize": 0, "minSize": 0, "maxSize": 1}
     jobs = {job.name for job in paused.all("kubernetes:batch/v1:Job")}
-    assert not [r.name for r in running.resources.values() if list(r.options.hooks.before_create)]
+    # The cluster has hooks of its own.
+    assert [r.name for r in running.resources.values() if list(r.options.hooks.before_create)] == ["eks"]
 
     def hooked(kind: str) -> set[str]:
         return {r.name for r in paused.resources.values() if list(getattr(r.options.hooks, kind))}
 
-    # The cluster and the bucket have hooks of their own.
+    # The bucket has a hook of its own.
     assert hooked("before_update") - {"eks", "bucket-encryption"} == jobs
-    assert hooked("before_create") == jobs | {"coredns", "efs-csi-driver"}
+    assert hooked("before_create") == jobs | {"coredns", "efs-csi-driver", "aws", "eks"}
     assert hooked("before_delete") == set(), "destroy would have to run the program"
     # Their new versions would not become active without nodes.
     waiting = {r.name for r in paused.all("aws:eks/addon:Addon") if r.options.ignoreChanges == ["addonVersion"]}
@@ -293,6 +294,18 @@ def test_control_plane_logs_stay_after_destroy_and_expire(program: RunStack, ret
     assert logs.options.retainOnDelete
     assert logs.inputs.get("kmsKeyId") == key
     assert graph.leads(graph.named("eks"), logs)
+
+
+@pytest.mark.parametrize(("existing", "refused"), [("cluster", True), ("cluster-2", False)])
+def test_a_log_group_with_the_same_name_is_refused_and_can_be_imported(
+    program: RunStack, monkeypatch: pytest.MonkeyPatch, existing: str, refused: bool
+) -> None:
+    monkeypatch.setattr("tests.unit.program.LOG_GROUPS", [f"/aws/eks/paddle-cluster/{existing}"])
+    group = program({"controlPlaneLogs": ["audit"]}).named("cluster-logs")
+    assert bool(list(group.options.hooks.before_create)) is refused
+    # `pulumi import` creates it without a parent.
+    (alias,) = group.options.aliases
+    assert alias.spec.noParent
 
 
 def test_workers_that_get_or_lose_nat_are_replaced(program: RunStack) -> None:

@@ -227,6 +227,51 @@ def test_too_few_zones_with_the_instance_types_are_reported(program: RunStack, m
     assert len(refusal(program, {})) == 1
 
 
+SUBNETS = "tests.unit.program.SUBNETS"
+A, B = "10.0.0.0/19", "10.0.32.0/19"  # the ranges of the first two subnets
+
+
+@pytest.mark.parametrize(
+    ("running", "zones"),
+    [
+        ({A: "us-west-2c", B: "us-west-2a"}, "ca"),
+        # An interrupted first run has created only one of them.
+        ({A: "us-west-2b"}, "ba"),
+        ({B: "us-west-2a"}, "ba"),
+    ],
+)
+def test_a_running_stack_keeps_its_zones(
+    program: RunStack, monkeypatch: pytest.MonkeyPatch, running: Mapping[str, str], zones: str
+) -> None:
+    monkeypatch.setattr(SUBNETS, running)
+    assert zones_of(program({})) == [f"us-west-2{letter}" for letter in zones]
+    named = ["us-west-2b", "us-west-2c"]
+    assert zones_of(program({"availabilityZones": named})) == named
+
+
+def test_a_running_stack_keeps_a_zone_that_aws_does_not_list_any_more(
+    program: RunStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SUBNETS, {A: "us-west-2d", B: "us-west-2e"})
+    monkeypatch.setattr(OFFERED_IN, {"m6i.large": []})
+    assert zones_of(program({})) == ["us-west-2d", "us-west-2e"]
+
+
+def test_types_that_the_zones_of_a_running_stack_do_not_offer_are_reported(
+    program: RunStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SUBNETS, {A: "us-west-2a", B: "us-west-2b"})
+    monkeypatch.setattr(OFFERED_IN, {"g5.xlarge": ["usw2-az1", "usw2-az3"], "g4dn.xlarge": ["usw2-az2", "usw2-az3"]})
+    assert refusal(program, {"workers": {"instanceTypes": ["g4dn.xlarge"]}}) == [
+        'workers.instanceTypes: ["g4dn.xlarge"] contains types that us-west-2a, a zone of this stack, does not offer: '
+        "g4dn.xlarge. Write types that it offers. To use other zones, run `pulumi destroy` first."
+    ]
+    # The second zone has no workers by default, and a paused stack has none at all.
+    program({"workers": {"instanceTypes": ["g5.xlarge"]}})
+    assert len(refusal(program, {"workers": {"instanceTypes": ["g5.xlarge"], "zones": "all"}})) == 1
+    program({"workers": {"instanceTypes": ["g4dn.xlarge"], "count": 0}})
+
+
 QUOTAS = "tests.unit.program.QUOTAS"
 STANDARD, GPU, STANDARD_SPOT = "L-1216C47A", "L-DB2E81BA", "L-34B43A08"
 
