@@ -58,7 +58,7 @@ TAGGING = {
     "CreateOpenIDConnectProvider": "iam:TagOpenIDConnectProvider",
 }
 # Permissions of the deployer that AWS checks in a call, and that call. Sources: EKS user guide, "Using service-linked
-# roles" and "Launch template support"; EFS user guide, "Using the EFS API" and "Creating mount targets".
+# roles" and "Launch template support"; EFS user guide, "Controlling access to the EFS API".
 CHECKED_BY_AWS = {
     "ec2:CreateNetworkInterface": "elasticfilesystem:CreateMountTarget",
     "ec2:DeleteNetworkInterface": "elasticfilesystem:DeleteMountTarget",
