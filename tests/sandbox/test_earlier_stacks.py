@@ -108,6 +108,7 @@ from settings.region import RegionSupport
 def as_before(args):
     if args.type_ != "aws:eks/cluster:Cluster":
         return None
+    args.opts.hooks = None
     return pulumi.ResourceTransformResult({{**args.props, "accessConfig": {{"authenticationMode": "API"}}}}, args.opts)
 
 

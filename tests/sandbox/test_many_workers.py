@@ -60,7 +60,7 @@ def test_a_thousand_workers_are_previewed(checkout: Checkout) -> None:
     assert {step["op"] for step in steps} == {"create"}
     planned: dict[str, list[dict[str, Any]]] = {}
     for step in steps:
-        planned.setdefault(step["newState"]["type"], []).append(step["newState"]["inputs"])
+        planned.setdefault(step["newState"]["type"], []).append(step["newState"].get("inputs", {}))
 
     groups = [each["scalingConfig"] for each in planned["aws:eks/nodeGroup:NodeGroup"]]
     assert sorted(each["desiredSize"] for each in groups) == [333, 333, 334]
