@@ -154,15 +154,16 @@ def test_a_cluster_of_an_earlier_version_gets_an_access_entry_of_the_stack(tmp_p
         assert tags["project"] == "paddle-on-aws"
         assert eks.describe_cluster(name="paddle-cluster")["cluster"]["endpoint"] == endpoint
 
+        part.set({**settings, "paddle-on-aws:clusterName": "other"})
+        code, shown = up()
+        assert code != 0
+        assert 'clusterName: "other" cannot replace the cluster, because an earlier version' in shown
+        assert eks.list_clusters()["clusters"] == ["paddle-cluster"]
+
+        part.set(settings)
         # A lost tag does not cost the deployer its access.
         arn = eks.describe_access_entry(**here, principalArn=creator)["accessEntry"]["accessEntryArn"]
         eks.untag_resource(resourceArn=arn, tagKeys=["project", "stack"])
         code, shown = up("--skip-preview", "--refresh")
         assert code == 0, shown
         assert eks.describe_access_entry(**here, principalArn=creator)["accessEntry"]["tags"] == tags
-
-        part.set({**settings, "paddle-on-aws:clusterName": "other"})
-        code, shown = up()
-        assert code != 0
-        assert 'clusterName: "other" cannot replace the cluster, because an earlier version' in shown
-        assert eks.list_clusters()["clusters"] == ["paddle-cluster"]
