@@ -101,23 +101,6 @@ def refuse_access_entry(name: str, arn: str, settings: Settings) -> pulumi.Resou
     return pulumi.ResourceHook(f"{name}-exists", refuse, pulumi.ResourceHookOptions(on_dry_run=True))
 
 
-def refuse_implicit_admin(name: str) -> pulumi.ResourceHook:
-    """A hook that stops a preview or an update before it replaces a cluster whose creator EKS makes an administrator.
-
-    Only stacks of an earlier version have such a cluster. The new one would get the same property, because it is
-    ignored, and then a second access entry for its creator.
-    """
-
-    def refuse(args: pulumi.ResourceHookArgs) -> None:
-        inputs = args.new_inputs or {}
-        if (inputs.get("accessConfig") or {}).get(CREATOR_ADMIN.partition(".")[2]) is not False:
-            why = "cannot replace the cluster, because an earlier version of this program created it"
-            instead = "Write the former name, or run `pulumi destroy` first"
-            raise RuntimeError(str(Problem("clusterName", inputs.get("name"), why, instead)))
-
-    return pulumi.ResourceHook(f"{name}-replaced", refuse, pulumi.ResourceHookOptions(on_dry_run=True))
-
-
 def refuse_new_subnets(name: str, vpc_cidr: str, zones: Sequence[str]) -> pulumi.ResourceHook:
     """A hook that stops a preview or an update before it moves the cluster to subnets that EKS rejects."""
 
@@ -182,7 +165,7 @@ class Cluster(pulumi.ComponentResource):
             lambda inputs: inputs["encryptionConfig"]["provider"].get("keyArn"),
         )
         hooks = pulumi.ResourceHookBinding(
-            before_create=[refuse_implicit_admin(f"{self._prefix}eks"), *args.encryption.before_use],
+            before_create=[*args.encryption.before_use],
             before_update=[new_subnets, new_key],
         )
         self.cluster = aws.eks.Cluster(

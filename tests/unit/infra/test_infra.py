@@ -120,15 +120,14 @@ def test_a_paused_stack_has_no_workers_and_creates_nothing_that_needs_them(progr
     assert set(paused.resources) == set(running.resources) - pulls_image
     assert paused.named("workers").inputs["scalingConfig"] == {"desiredSize": 0, "minSize": 0, "maxSize": 1}
     jobs = {job.name for job in paused.all("kubernetes:batch/v1:Job")}
-    # The cluster has hooks of its own.
-    assert [r.name for r in running.resources.values() if list(r.options.hooks.before_create)] == ["eks"]
+    assert not [r.name for r in running.resources.values() if list(r.options.hooks.before_create)]
 
     def hooked(kind: str) -> set[str]:
         return {r.name for r in paused.resources.values() if list(getattr(r.options.hooks, kind))}
 
-    # The bucket has a hook of its own.
+    # The cluster and the bucket have hooks of their own.
     assert hooked("before_update") - {"eks", "bucket-encryption"} == jobs
-    assert hooked("before_create") == jobs | {"coredns", "efs-csi-driver", "aws", "eks"}
+    assert hooked("before_create") == jobs | {"coredns", "efs-csi-driver", "aws"}
     assert hooked("before_delete") == set(), "destroy would have to run the program"
     # Their new versions would not become active without nodes.
     waiting = {r.name for r in paused.all("aws:eks/addon:Addon") if r.options.ignoreChanges == ["addonVersion"]}
