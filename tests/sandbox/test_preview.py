@@ -169,6 +169,12 @@ def test_the_preview_role_has_only_the_permissions_of_a_preview(project: Project
         "paddle-on-aws-bootstrap:ownerId": "123",
         "paddle-on-aws-bootstrap:stacks": ["dev"],
     }
+    # Without these settings, a preview does not ask for log groups and administrators.
+    people = "[arn:aws:iam::123456789012:role/admin, arn:aws:iam::123456789012:user/operator]"
+    more = f"config:\n  paddle-on-aws:controlPlaneLogs: [audit]\n  paddle-on-aws:admins: {people}\n"
+    stack_file = project.folder / "Pulumi.dev.yaml"
+    original = stack_file.read_text()
+    stack_file.write_text(original.replace("config:\n", more, 1))
     stack = ("--stack", "account")
     project.succeed("pulumi", "stack", "init", "account", "--secrets-provider", "passphrase", folder="bootstrap")
     file = project.folder / "bootstrap/Pulumi.account.yaml"
@@ -182,10 +188,8 @@ def test_the_preview_role_has_only_the_permissions_of_a_preview(project: Project
     iam.create_role(RoleName="admin", AssumeRolePolicyDocument='{"Version":"2012-10-17"}')
     iam.create_user(UserName="operator")
     before = len(project.part.calls())
-    # Without these settings, a preview does not ask for log groups and administrators.
-    people = "[arn:aws:iam::123456789012:role/admin, arn:aws:iam::123456789012:user/operator]"
-    more = f"  paddle-on-aws:controlPlaneLogs: [audit]\n  paddle-on-aws:admins: {people}\n"
-    project.preview("Pulumi.dev.yaml", ("config:\n", f"config:\n{more}"))
+    project.preview("Pulumi.dev.yaml")
+    stack_file.write_text(original)
     wanted: list[Any] = [need for call in project.part.calls()[before:] for need in needs(call, {})]
     assert [need for need in wanted if not allowed(statements, need)] == []
     given = {action for statement in statements for action in statement["Action"] if action[:3] not in ("s3:", "kms")}
