@@ -66,6 +66,11 @@ def test_the_launcher_gets_its_pod_and_its_limits(program: RunStack) -> None:
     assert (env["STALL_SECONDS"], env["THREADS"]) == ("240", "8")
 
 
+def test_trainers_wait_half_an_hour_for_a_new_spot_worker(program: RunStack) -> None:
+    env = env_of(container_of(program({}), "paddle-cluster-job"))
+    assert env["PEER_TIMEOUT_SECONDS"] == str(30 * 60)
+
+
 def test_containers_get_the_settings_that_they_use(program: RunStack) -> None:
     job = {"name": "reviews", "namespace": "training", "configDir": "sentiment"}
     data = {"source": "https://example.com/reviews.tar", "sha256": "0" * 64, "records": 77}
