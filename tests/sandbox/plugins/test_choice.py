@@ -108,7 +108,7 @@ def test_sandbox_starts_over_when_another_kind_of_plugin_is_found(
     environment = {"PATH": f"{engine.parent}:{os.environ['PATH']}"}
     parts = {
         "engine": SimpleNamespace(environment=environment, state=tmp_path / "state"),
-        "aws": SimpleNamespace(python=Path(sys.executable)),
+        "aws": SimpleNamespace(python=Path(sys.executable), is_current=lambda _: True),
     }
     sandbox: Any = SimpleNamespace(**parts)
     running: Any = object()
