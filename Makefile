@@ -69,6 +69,8 @@ unit: venv ## run the unit tests: every stack and setting with mocked AWS (one m
 
 unit-python: ## run the unit tests on another Python: make unit-python PYTHON=python3.13
 	$(PYTHON) -m venv .venv-$(notdir $(PYTHON))
+	# PaddlePaddle has no packages for Python 3.14.
+	$(if $(findstring 3.14,$(PYTHON)),,.venv-$(notdir $(PYTHON))/bin/pip install --quiet --disable-pip-version-check --dry-run -r requirements-dev.txt)
 	.venv-$(notdir $(PYTHON))/bin/pip install --quiet --disable-pip-version-check -r watch/requirements.txt $$(grep -E "^(policy|pytest)" requirements-dev.txt)
 	.venv-$(notdir $(PYTHON))/bin/pytest tests/unit -n auto
 
@@ -90,9 +92,11 @@ report-screenshots: venv ## make pictures of report.html in screenshots/ (needs 
 
 lock: ## update constraints.txt and the locks with hashes: pin the packages that the required ones depend on
 	rm -rf .lock && $(PYTHON) -m venv .lock
-	.lock/bin/pip install --quiet -r <(grep -hE '^[a-zA-Z]' requirements.txt sandbox/requirements.txt watch/requirements.txt recover/requirements.txt requirements-dev.txt | sort -u)
-	.lock/bin/pip freeze > constraints.txt
 	.lock/bin/pip install --quiet uv
+	grep -hE '^[a-zA-Z]' requirements.txt sandbox/requirements.txt watch/requirements.txt recover/requirements.txt requirements-dev.txt \
+		| sort -u > .lock/all.txt
+	.lock/bin/uv pip compile --quiet --upgrade --universal --python-version 3.10 --no-header --no-annotate --no-emit-index-url \
+		.lock/all.txt -o constraints.txt
 	for file in requirements policy/requirements; do .lock/bin/uv pip compile --quiet --generate-hashes --only-binary :all: \
 		--no-header --no-annotate --no-emit-index-url --python-version 3.11 --python-platform x86_64-manylinux_2_28 \
 		$$file.txt -o $$file.lock; done
