@@ -70,7 +70,8 @@ unit: venv ## run the unit tests: every stack and setting with mocked AWS (one m
 unit-python: ## run the unit tests on another Python: make unit-python PYTHON=python3.13
 	$(PYTHON) -m venv .venv-$(notdir $(PYTHON))
 	# PaddlePaddle has no packages for Python 3.14.
-	$(if $(findstring 3.14,$(PYTHON)),,.venv-$(notdir $(PYTHON))/bin/pip install --quiet --disable-pip-version-check --dry-run -r requirements-dev.txt)
+	! $(PYTHON) -c "import sys; sys.exit(sys.version_info >= (3, 14))" || .venv-$(notdir $(PYTHON))/bin/pip install \
+		--quiet --disable-pip-version-check --dry-run -r requirements-dev.txt
 	.venv-$(notdir $(PYTHON))/bin/pip install --quiet --disable-pip-version-check -r watch/requirements.txt $$(grep -E "^(policy|pytest)" requirements-dev.txt)
 	.venv-$(notdir $(PYTHON))/bin/pytest tests/unit -n auto
 

