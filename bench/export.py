@@ -11,6 +11,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from workloads.in_pod import contract
+
 SCRIPT = Path(__file__).parents[1] / "workloads" / "in_pod" / "export.sh"
 LARGEST_RATIO, ROUNDS = 1.5, 3
 CHECKPOINTS, CHECKPOINT_BYTES, FIRST_SECONDS, REPEAT_SECONDS = 60, 200_000, 6.0, 3.0
@@ -75,8 +77,9 @@ def main() -> int:
         "AWS_ACCESS_KEY_ID": "key",
         "AWS_SECRET_ACCESS_KEY": "secret",
         "AWS_DEFAULT_REGION": "us-east-1",
-        "DONE_FILE": "done",
-        "MADE_FROM_FILE": "made-from.json",
+        "DONE_FILE": contract.DONE_FILE,
+        "MADE_FROM_FILE": contract.MADE_FROM_FILE,
+        "NEWEST_FILE": contract.NEWEST_FILE,
     }
     try:
         subprocess.run(["aws", "s3", "mb", "s3://bucket"], env=environment, check=True, capture_output=True)
