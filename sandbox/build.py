@@ -120,7 +120,8 @@ def python() -> Path:
 
     def build(folder: Path) -> None:
         with step("installing PaddlePaddle and the AWS emulator") as shown:
-            _run([sys.executable, "-m", "venv", str(folder)], shown)
+            # Python 3.10 would link the environment of the checkout, which pods cannot see.
+            _run([os.path.realpath(sys.executable), "-m", "venv", str(folder)], shown)
             pip = [str(folder / "bin/python"), "-m", "pip", "install", "--disable-pip-version-check"]
             shown.expect(sum("==" in line for file in wanted[:2] for line in file.read_text().splitlines()))
             _run([*pip, "--requirement", str(wanted[0])], shown, counted=re.compile(r"^Collecting "))
