@@ -134,6 +134,24 @@ def test_a_python_without_paddle_is_refused(cache: Path, monkeypatch: pytest.Mon
         build.python()
 
 
+def test_the_python_of_the_pods_needs_no_file_of_the_checkout(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands: list[list[str]] = []
+
+    def run(command: list[str], *_: object, **__: object) -> str:
+        commands.append(command)
+        return ""
+
+    in_checkout = tmp_path / "python"
+    in_checkout.symlink_to(sys.executable)
+    monkeypatch.setattr(sys, "executable", str(in_checkout))
+    monkeypatch.setattr(build, "_run", run)
+    build.python()
+    assert commands[0][0] == os.path.realpath(in_checkout)
+    assert commands[0][1:3] == ["-m", "venv"]
+
+
 @pytest.mark.parametrize(("version", "used"), [("1.36.3", True), ("1.36.3-beta.1", False), ("1.35.0", False)])
 def test_an_api_server_from_path_is_used_only_in_the_pinned_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, used: bool
