@@ -9,7 +9,7 @@ from settings.schema import Problem
 
 
 def job_options(name: str, paused: bool) -> pulumi.ResourceOptions:
-    """Options of a Job. The engine calls the hook only before a change, so an unchanged finished Job is no problem."""
+    """Options of a Job. The hook runs only before a change, so a finished Job can stay as it is."""
     if not paused:
         return pulumi.ResourceOptions()
     hook = _hook(name)

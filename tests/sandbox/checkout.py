@@ -38,6 +38,9 @@ PROGRAM = (
 # A training, and a stand-in for paddle that starts it. The import of paddle alone takes a second of CPU per process.
 STUB = ROOT / "tests/in_pod/stub"
 JOB = Kind("batch/v1", "Job", "jobs", True)
+# `pulumi` itself. `python -m sandbox` refuses a second command while the first one runs.
+ENGINE = "import os, sys; from sandbox.commands import pulumi_environment as of; env = of('local');"
+ENGINE += " os.execvpe('pulumi', ['pulumi', *sys.argv[1:]], env)"
 MINUTES_FOR_ALL = 15
 
 
@@ -128,6 +131,17 @@ class Checkout:
         done = self.run("up")
         assert done.returncode == 0, done.stdout
         return done.stdout
+
+    def preview(self, config: Path) -> subprocess.CompletedProcess[str]:
+        """The plan of the engine with this stack file. `python -m sandbox` refuses it while another command runs."""
+        return subprocess.run(
+            [sys.executable, "-c", ENGINE, "preview", "--json", "--stack", "local", "--config-file", str(config)],
+            cwd=self.project,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
 
     def stop(self) -> None:
         """End all processes. Nothing is destroyed, because the resources end with the emulated AWS."""

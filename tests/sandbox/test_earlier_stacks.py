@@ -57,11 +57,16 @@ limited_role("cluster-role", settings, assumed_by("eks.amazonaws.com"), bucket)
 """
 
 
+def write_program(folder: Path, code: str) -> Path:
+    """A Pulumi program with the settings of this project."""
+    folder.mkdir()
+    (folder / "Pulumi.yaml").write_text((CHECKOUT / "Pulumi.yaml").read_text())
+    (folder / "__main__.py").write_text(code)
+    return folder
+
+
 def test_a_stack_of_an_earlier_version_keeps_its_roles_and_its_bucket(tmp_path: Path) -> None:
-    program = tmp_path / "program"
-    program.mkdir()
-    (program / "Pulumi.yaml").write_text((CHECKOUT / "Pulumi.yaml").read_text())
-    (program / "__main__.py").write_text(PROGRAM)
+    program = write_program(tmp_path / "program", PROGRAM)
     with aws_part(tmp_path / "sandbox", "dev") as part:
         iam = boto3.client("iam", REGION, endpoint_url=part.endpoint, aws_access_key_id="a", aws_secret_access_key="x")
         iam.create_policy(PolicyName="limit", PolicyDocument=json.dumps(ANYTHING))
@@ -120,10 +125,7 @@ runpy.run_path({str(CHECKOUT / "__main__.py")!r}, run_name="__main__")
 
 
 def test_a_cluster_of_an_earlier_version_gets_an_access_entry_of_the_stack(tmp_path: Path) -> None:
-    program = tmp_path / "program"
-    program.mkdir()
-    (program / "Pulumi.yaml").write_text((CHECKOUT / "Pulumi.yaml").read_text())
-    (program / "__main__.py").write_text(CLUSTER_PROGRAM)
+    program = write_program(tmp_path / "program", CLUSTER_PROGRAM)
     with aws_part(tmp_path / "sandbox", "dev") as part:
         client = clients(part, REGION)
         eks, here = client("eks"), {"clusterName": "paddle-cluster"}

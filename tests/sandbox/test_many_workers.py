@@ -5,7 +5,6 @@ from __future__ import annotations
 import ipaddress
 import json
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +16,6 @@ import yaml
 from settings.schema import NODES_PER_GROUP
 from settings.subnets import ADDRESSES_PER_WORKER, AWS_RESERVED
 from tests.sandbox.checkout import Checkout
-from tests.sandbox.test_running_training import ENGINE
 from tests.sandbox.test_simulated import WITHOUT_MOUNT_NAMESPACES
 
 WORKERS = 1000
@@ -42,14 +40,7 @@ def preview(checkout: Checkout, **settings: object) -> subprocess.CompletedProce
     written["config"] |= {f"paddle-on-aws:{key}": value for key, value in changes.items()}
     many = Path(f"{file}.many.yaml")
     many.write_text(yaml.safe_dump(written))
-    return subprocess.run(
-        [sys.executable, "-c", ENGINE, "preview", "--json", "--stack", "local", "--config-file", str(many)],
-        cwd=checkout.project,
-        env=checkout.environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return checkout.preview(many)
 
 
 def test_a_thousand_workers_are_previewed(checkout: Checkout) -> None:

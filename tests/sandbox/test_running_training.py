@@ -6,8 +6,6 @@ import json
 import os
 import shlex
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,9 +28,6 @@ while not (folder / "go").exists():
     time.sleep(0.1)
 """
 START_SECONDS, END_SECONDS = 300, 600
-# `pulumi` itself. `python -m sandbox` refuses a second command while the first one runs.
-ENGINE = "import os, sys; from sandbox.commands import pulumi_environment as of; env = of('local');"
-ENGINE += " os.execvpe('pulumi', ['pulumi', *sys.argv[1:]], env)"
 
 
 @pytest.fixture(scope="module")
@@ -82,14 +77,7 @@ def running(checkout: Checkout, before: dict[str, str]) -> dict[str, str]:
 def planned(checkout: Checkout) -> dict[str, str]:
     """The operations on Jobs that a preview shows, by the name of the Job."""
     config = checkout.sandbox / "stacks/local/Pulumi.local.yaml"
-    done = subprocess.run(
-        [sys.executable, "-c", ENGINE, "preview", "--json", "--stack", "local", "--config-file", str(config)],
-        cwd=checkout.project,
-        env=checkout.environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = checkout.preview(config)
     assert done.returncode == 0, done.stdout + done.stderr
     steps = json.loads(done.stdout)["steps"]
     jobs = {step["urn"].rpartition("::")[2]: step["op"] for step in steps if "batch/v1:Job::" in step["urn"]}

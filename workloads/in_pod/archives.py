@@ -218,7 +218,7 @@ def member_blocks(content: BinaryIO, tar: str, member: str) -> Iterator[bytes]:
 
 
 def compression(head: bytes) -> tuple[str, Callable[[], Decompressor]] | None:
-    """The name of the compression and a function that creates its decompressor; None if there is no compression."""
+    """The name of the compression and a function that creates its decompressor; None if the file is not compressed."""
     return next(((kind, new) for kind, (magic, new) in FORMATS.items() if re.match(magic, head)), None)
 
 

@@ -31,8 +31,8 @@ skip() {
     printf 'export.sh: %q is skipped: %s\n' "$1" "$2"
 }
 
-# Repeat a command for some seconds while the volume returns a transient error (transient.py tells why). The AWS CLI
-# skips a file that it cannot open; all files that it gets exist.
+# Repeat a command for some seconds while the volume returns a transient error. transient.py explains these errors.
+# The AWS CLI only warns about a file that it cannot open, so the warning counts as an error.
 retry_transient() {
     local errors deadline=$((SECONDS + 10))
     errors=$(mktemp)
