@@ -221,7 +221,7 @@ def test_attempts_without_a_new_checkpoint_are_limited(run: TrainingRun) -> None
 
 @pytest.mark.parametrize("index", [0, 1])
 def test_the_reason_is_the_first_failure_even_if_its_output_arrives_last(run: TrainingRun, index: int) -> None:
-    run.settings.update(STUB_FAIL=f"{index}:0", STUB_LATE=f"{index}:1", MAX_ATTEMPTS="1")
+    run.settings.update(STUB_FAIL=f"{index}:0", STUB_LATE=f"{index}:0.5", MAX_ATTEMPTS="1")
     start(run)
     run.wait(run.ended, replace=False)
     lost = [other for other, trainer in enumerate(run.all) if "stub: lost a peer" in trainer.text().splitlines()]
