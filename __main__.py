@@ -11,7 +11,7 @@ from infra.network import Network, NetworkArgs
 from infra.notifications import Notifications, NotificationsArgs
 from infra.provider import aws_provider
 from infra.storage import Storage, StorageArgs
-from settings.checks import checked_settings
+from settings.checks import checked_region_support, checked_settings
 from workloads.access import Namespace
 from workloads.data_job import DataJob, DataJobArgs
 from workloads.export_job import ExportJob, ExportJobArgs
@@ -21,10 +21,12 @@ from workloads.next_steps import next_steps
 from workloads.training_job import TrainingJob, TrainingJobArgs
 from workloads.volume import Volume, VolumeArgs
 
-settings, region_support = checked_settings()
+settings, problems = checked_settings()
+provider = aws_provider(settings)
+region_support = checked_region_support(settings, problems, provider)
 
 zones = region_support.zones_for(settings)
-on_aws = pulumi.ResourceOptions(providers=[aws_provider(settings)])
+on_aws = pulumi.ResourceOptions(providers=[provider])
 network = Network(
     "network",
     NetworkArgs(

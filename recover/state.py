@@ -52,7 +52,7 @@ def object_id(inputs: Mapping[str, Any]) -> str:
 
 
 def provider(deployment: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The inputs of the AWS provider that tags every resource. Pulumi's default provider only answers questions."""
+    """The inputs of the AWS provider. A stack of an earlier version also has Pulumi's default one, without tags."""
     for each in deployment.get("resources") or []:
         inputs: Mapping[str, Any] = each.get("inputs") or {}
         if each["type"] == "pulumi:providers:aws" and "defaultTags" in inputs:

@@ -48,20 +48,31 @@ NOT_IN_CHINA = ("docker.io", "gcr.io", "ghcr.io", "nvcr.io", "public.ecr.aws", "
 PADDLE_IMAGE = re.compile(r"(docker\.io/)?paddlepaddle/paddle[:@]")
 
 
-def checked_settings() -> tuple[Settings, RegionSupport]:
-    """The stack's settings and what its region supports, or one error that lists every problem."""
+def checked_settings() -> tuple[Settings, list[Problem]]:
+    """The stack's settings and their problems, or an error if the AWS provider could not be configured with them."""
     settings, problems = load()
     problems += check(settings)
-    region_support, refused = read_region_support(settings) if settings.region else (None, [])
-    problems += refused
+    if any(problem.key.startswith("aws:") for problem in problems):
+        raise _refusal(settings, problems)
+    return settings, problems
+
+
+def checked_region_support(settings: Settings, problems: list[Problem], provider: aws.Provider) -> RegionSupport:
+    """What the region supports, or one error that lists the known problems and those with the region."""
+    region_support, refused = read_region_support(settings, provider)
+    problems = problems + refused
     if region_support is not None:
         problems += check_region(settings, region_support)
     if region_support is None or problems:
-        listed = "\n".join(f"  {problem.hidden(settings.secrets)}" for problem in problems)
-        raise pulumi.RunError(f"Stack {settings.stack} has invalid settings. Nothing was created.\n{listed}")
+        raise _refusal(settings, problems)
     for warning in warnings(settings, region_support):
         pulumi.log.warn(str(warning))
-    return settings, region_support
+    return region_support
+
+
+def _refusal(settings: Settings, problems: list[Problem]) -> pulumi.RunError:
+    listed = "\n".join(f"  {problem.hidden(settings.secrets)}" for problem in problems)
+    return pulumi.RunError(f"Stack {settings.stack} has invalid settings. Nothing was created in AWS.\n{listed}")
 
 
 def check(settings: Settings) -> list[Problem]:

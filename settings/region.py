@@ -159,8 +159,10 @@ def services_for(settings: Settings) -> tuple[str, ...]:
     return (*REQUIRED_SERVICES, "sns") if settings.notify.email else REQUIRED_SERVICES
 
 
-def read_region_support(settings: Settings) -> tuple[RegionSupport | None, list[Problem]]:
+def read_region_support(settings: Settings, provider: aws.Provider) -> tuple[RegionSupport | None, list[Problem]]:
     """What the region supports, and the reasons why AWS did not answer."""
+    # Pulumi's default provider would be a second process of the AWS plugin.
+    opts = pulumi.InvokeOutputOptions(provider=provider)
     needed = services_for(settings)
     services = f"/aws/service/global-infrastructure/regions/{settings.region}/services"
     version, addons = settings.kubernetes_version, _addons(settings)
@@ -172,23 +174,30 @@ def read_region_support(settings: Settings) -> tuple[RegionSupport | None, list[
     quotas = [quota.code for quota in quotas_of(settings.workers.instance_types, settings.workers.capacity)]
     logs = [settings.log_group] if settings.control_plane_logs else []
     key = settings.kms_key_arn if _is_key_here(settings) else ""
-    principals = {arn: _principal(arn) for arn in (settings.deployer, *settings.admins) if re.fullmatch(PRINCIPAL, arn)}
-    subnets = _subnets(settings)
+    principals = {
+        arn: _principal(arn, opts) for arn in (settings.deployer, *settings.admins) if re.fullmatch(PRINCIPAL, arn)
+    }
+    subnets = _subnets(settings, opts)
     answers = _side_by_side(
         {
             **subnets,
-            **{name: aws.cloudwatch.get_log_groups_output(log_group_name_prefix=name) for name in logs},
-            "identity": aws.get_caller_identity_output(),
+            **{name: aws.cloudwatch.get_log_groups_output(log_group_name_prefix=name, opts=opts) for name in logs},
+            "identity": aws.get_caller_identity_output(opts=opts),
             **principals,
-            **({key: aws.kms.get_key_output(key_id=key)} if key else {}),
-            "zones": aws.get_availability_zones_output(filters=[zone_type]),
-            "partition": aws.get_partition_output(),
-            "offers": aws.ec2.get_instance_type_offerings_output(filters=[types], location_type="availability-zone-id"),
-            **{name: aws.ssm.get_parameter_output(name=f"{services}/{name}") for name in needed},
-            **{name: aws.eks.get_addon_version_output(name, kubernetes_version=version) for name in addons},
-            **{name: aws.ec2.get_instance_type_output(instance_type=name) for name in settings.workers.instance_types},
+            **({key: aws.kms.get_key_output(key_id=key, opts=opts)} if key else {}),
+            "zones": aws.get_availability_zones_output(filters=[zone_type], opts=opts),
+            "partition": aws.get_partition_output(opts=opts),
+            "offers": aws.ec2.get_instance_type_offerings_output(
+                filters=[types], location_type="availability-zone-id", opts=opts
+            ),
+            **{name: aws.ssm.get_parameter_output(name=f"{services}/{name}", opts=opts) for name in needed},
+            **{name: aws.eks.get_addon_version_output(name, kubernetes_version=version, opts=opts) for name in addons},
             **{
-                code: aws.servicequotas.get_service_quota_output(service_code=SERVICE, quota_code=code)
+                name: aws.ec2.get_instance_type_output(instance_type=name, opts=opts)
+                for name in settings.workers.instance_types
+            },
+            **{
+                code: aws.servicequotas.get_service_quota_output(service_code=SERVICE, quota_code=code, opts=opts)
                 for code in quotas
             },
         }
@@ -202,7 +211,7 @@ def read_region_support(settings: Settings) -> tuple[RegionSupport | None, list[
             why = f"could not be checked with AWS: {_reason(answer)}"
             instead = "Check the region's name, your network, and `aws sts get-caller-identity`"
             return None, [Problem("aws:region", settings.region, why, instead)]
-    access = _read_access(settings, answers["identity"], {arn: answers[arn] for arn in principals})
+    access = _read_access(settings, answers["identity"], {arn: answers[arn] for arn in principals}, opts)
     if isinstance(access, Problem):
         return None, [access]
     zones = answers["zones"]
@@ -233,27 +242,33 @@ def read_region_support(settings: Settings) -> tuple[RegionSupport | None, list[
     ), problems
 
 
-def _subnets(settings: Settings) -> dict[str, pulumi.Output[Any]]:
+def _subnets(settings: Settings, opts: pulumi.InvokeOutputOptions) -> dict[str, pulumi.Output[Any]]:
     """Ask EC2 for the subnets that the stack already has, by their ranges. Nothing if the settings name the zones."""
     try:
         plan = cidr_plan(settings.vpc_cidr, 0 if settings.availability_zones else DEFAULT_ZONES)
     except ValueError:  # another check reports the range
         return {}
     tags = {"project": settings.project, "stack": settings.stack}
-    return {cidr: aws.ec2.get_subnet_output(cidr_block=cidr, tags=tags) for cidr in plan.workers}
+    return {cidr: aws.ec2.get_subnet_output(cidr_block=cidr, tags=tags, opts=opts) for cidr in plan.workers}
 
 
-def _principal(arn: str) -> pulumi.Output[Any]:
+def _principal(arn: str, opts: pulumi.InvokeOutputOptions) -> pulumi.Output[Any]:
     """Ask IAM for a role or user."""
     kind, _, name = arn.split(":", 5)[5].partition("/")
     name = name.rpartition("/")[2]
-    return aws.iam.get_role_output(name=name) if kind == "role" else aws.iam.get_user_output(user_name=name)
+    return (
+        aws.iam.get_role_output(name=name, opts=opts)
+        if kind == "role"
+        else aws.iam.get_user_output(user_name=name, opts=opts)
+    )
 
 
-def _read_access(settings: Settings, identity: Any, principals: Mapping[str, Any]) -> Access | Problem:
+def _read_access(
+    settings: Settings, identity: Any, principals: Mapping[str, Any], opts: pulumi.InvokeOutputOptions
+) -> Access | Problem:
     """`principals` are the answers of IAM for the roles and users in the settings."""
     # The ARN of a session does not contain the path of its role, and EKS does not accept it.
-    session = _side_by_side({"": aws.iam.get_session_context_output(arn=identity.arn)})[""]
+    session = _side_by_side({"": aws.iam.get_session_context_output(arn=identity.arn, opts=opts)})[""]
     issuer = None if isinstance(session, Exception) else str(session.issuer_arn)
     if not issuer and not settings.deployer:
         why = f"is empty, and the role of this session could not be read: {_reason(session)}"
@@ -262,7 +277,7 @@ def _read_access(settings: Settings, identity: Any, principals: Mapping[str, Any
     deployer = settings.deployer or str(issuer)
     entries = _side_by_side(
         {
-            arn: aws.eks.get_access_entry_output(cluster_name=settings.cluster_name, principal_arn=arn)
+            arn: aws.eks.get_access_entry_output(cluster_name=settings.cluster_name, principal_arn=arn, opts=opts)
             for arn in dict.fromkeys((deployer, *settings.admins))
         }
     )

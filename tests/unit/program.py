@@ -77,9 +77,10 @@ class Resource:
 
 @dataclass
 class Graph:
-    """All resources that a run registered, by URN, and the outputs of the stack."""
+    """All resources that a run registered, by URN, the providers that answered its questions, and its outputs."""
 
     resources: dict[str, Resource] = field(default_factory=dict)
+    asked_providers: set[str] = field(default_factory=set)
     outputs: dict[str, Any] = field(default_factory=dict)
     secret_outputs: dict[str, Any] = field(default_factory=dict)
 
@@ -248,6 +249,10 @@ class Recorder(mocks.MockMonitor):
             response.id = ""
             response.object.CopyFrom(request.object)
         return response
+
+    def Invoke(self, request: Any) -> Any:  # noqa: N802 (the SDK's name)
+        self.graph.asked_providers.add(request.provider.rpartition("::")[0])
+        return super().Invoke(request)  # type: ignore[no-untyped-call]
 
     def RegisterResourceOutputs(self, request: Any) -> Any:  # noqa: N802 (the SDK's name)
         if "::pulumi:pulumi:Stack::" in request.urn:

@@ -77,6 +77,18 @@ def test_every_resource_belongs_to_a_component_of_its_folder(program: RunStack) 
             assert parent.type.startswith(f"paddle:{folder}:"), f"{resource.urn} belongs to {parent.urn}"
 
 
+def test_the_provider_of_the_resources_answers_all_questions(program: RunStack) -> None:
+    """The default provider of Pulumi would be a second process of the AWS plugin, which needs a second to start."""
+    settings = {
+        "admins": ["arn:aws:iam::123456789012:role/a", "arn:aws:iam::123456789012:user/b"],
+        "controlPlaneLogs": ["audit"],
+        "kmsKeyArn": "arn:aws:kms:us-west-2:123456789012:key/usable",
+        "notify": {"email": "team@example.com"},
+    }
+    graph = program(settings)
+    assert graph.asked_providers == {graph.one("pulumi:providers:aws").urn}
+
+
 def test_more_trainers_add_only_node_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     few, some, many = (set(run(monkeypatch, shaped("dev", None, count)).resources) for count in (3, 450, 1000))
     assert few == some

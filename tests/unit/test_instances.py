@@ -24,7 +24,7 @@ EVERYTHING: dict[str, Any] = {
     "paddle-on-aws:storage": {"driver": "efsCsi"},
     "paddle-on-aws:workers": {"instanceTypes": ["g5.xlarge"], "diskGiB": 100},
 }
-ONCE = ("settings", "on_aws")
+ONCE = ("settings", "provider", "on_aws")
 
 
 class Rename(ast.NodeTransformer):

@@ -27,7 +27,7 @@ def refusal(program: RunStack, changes: Mapping[str, Any], **how: Any) -> list[s
     with pytest.raises(pulumi.RunError) as caught:
         program(changes, **how)
     first, *problems = str(caught.value).splitlines()
-    assert first == "Stack dev has invalid settings. Nothing was created."
+    assert first == "Stack dev has invalid settings. Nothing was created in AWS."
     return [problem.strip() for problem in problems]
 
 
@@ -75,11 +75,22 @@ def test_a_key_with_a_dot_is_a_path() -> None:
     assert settings.tags == {"team": "ml"}
 
 
-def test_nothing_is_registered_if_a_setting_is_invalid(program: RunStack, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_provider_is_registered_if_a_setting_is_invalid(
+    program: RunStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
     registered: list[str] = []
-    monkeypatch.setattr("tests.unit.program.Aws.new_resource", lambda _, args: registered.append(args.name))
-    refusal(program, {"trainers": 0})
-    assert registered == []
+
+    class Recording(Aws):
+        def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str, dict[str, Any]]:
+            registered.append(args.typ)
+            return super().new_resource(args)
+
+    refusal(program, {"trainers": 0}, aws=Recording("us-west-2"))
+    assert registered == ["pulumi:providers:aws"]
+    registered.clear()
+    with pytest.raises(pulumi.RunError, match="is not an option of the AWS provider"):
+        run(monkeypatch, {"aws:region": "us-west-2", "aws:regoin": "x"}, aws=Recording("us-west-2"))
+    assert registered == [], "the provider cannot be configured with these options"
 
 
 def test_all_problems_are_reported_together(program: RunStack) -> None:
