@@ -5,8 +5,6 @@ from typing import Any
 
 import pulumi
 
-from settings.schema import Problem
-
 
 def job_options(name: str, paused: bool) -> pulumi.ResourceOptions:
     """Options of a Job. The hook runs only before a change, so a finished Job can stay as it is."""
@@ -24,14 +22,6 @@ def addon_options(name: str, paused: bool) -> pulumi.ResourceOptions:
     return pulumi.ResourceOptions(hooks=created, ignore_changes=["addonVersion"])
 
 
-def provider_options(name: str, paused: bool) -> pulumi.ResourceOptions:
-    """Options of the AWS provider. A stack without one is new, and nothing is created before its provider."""
-    if not paused:
-        return pulumi.ResourceOptions()
-    hook = pulumi.ResourceHook(f"training-before-{name}", _reject_stack, pulumi.ResourceHookOptions(on_dry_run=True))
-    return pulumi.ResourceOptions(hooks=pulumi.ResourceHookBinding(before_create=[hook]))
-
-
 def _hook(name: str) -> pulumi.ResourceHook:
     """A hook for the resource with this logical name. It runs in previews too."""
     return pulumi.ResourceHook(f"workers-for-{name}", _reject, pulumi.ResourceHookOptions(on_dry_run=True))
@@ -44,12 +34,6 @@ def _reject(args: pulumi.ResourceHookArgs) -> None:
         f"workers.count: 0 pauses the stack, and {args.name} needs workers, because it is new, has changed or has not "
         "finished. Write at least as many workers as trainers. Write 0 after the training to pause the stack."
     )
-
-
-def _reject_stack(_: pulumi.ResourceHookArgs) -> None:
-    why = "would create a stack that is already paused, and its training needs workers"
-    instead = "Write at least as many workers as trainers. After the training, write 0 to pause the stack"
-    raise RuntimeError(str(Problem("workers.count", 0, why, instead)))
 
 
 def _has_failed(job: Mapping[str, Any]) -> bool:

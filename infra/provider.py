@@ -6,7 +6,6 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
-from infra.pause import provider_options
 from settings.schema import Settings
 
 
@@ -18,5 +17,4 @@ def aws_provider(settings: Settings) -> aws.Provider:
         )
         for key, value in settings.aws.items()
     }
-    opts = provider_options("aws", settings.paused)
-    return aws.Provider("aws", default_tags={"tags": settings.all_tags}, opts=opts, **options)
+    return aws.Provider("aws", default_tags={"tags": settings.all_tags}, **options)

@@ -467,6 +467,13 @@ def _budget(s: Settings, region: RegionSupport) -> Problems:
         yield Problem("notify.monthlyBudget", s.notify.monthly_budget, why, "Write 0")
 
 
+def _paused(s: Settings, region: RegionSupport) -> Problems:
+    if s.paused and region.is_new:
+        why = "would create a stack that is already paused, and its training needs workers"
+        instead = "Write at least as many workers as trainers. After the training, write 0 to pause the stack"
+        yield Problem("workers.count", s.workers.count, why, instead)
+
+
 def _zones(s: Settings, region: RegionSupport) -> Problems:
     with_workers = s.worker_zones(len(s.availability_zones) or DEFAULT_ZONES)
     for i, name in enumerate(s.availability_zones):
@@ -596,6 +603,7 @@ def _access(s: Settings, region: RegionSupport) -> Problems:
 
 
 REGION_RULES: tuple[Callable[[Settings, RegionSupport], Problems], ...] = (
+    _paused,
     _zones,
     _instance_types,
     _quotas,

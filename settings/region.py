@@ -75,9 +75,9 @@ class RegionSupport:
     """A region as this account sees it.
 
     `zones` maps zone names to zone ids. `offers` maps the id of a zone to the workers' instance types that it offers.
-    `kept_zones` are the zones of the subnets that the stack already has, by the number of the subnet; it is empty if
-    the settings name the zones. An unknown instance type is None. `quotas` maps the code of an EC2 quota to its vCPUs;
-    a quota that Service Quotas did not answer is missing.
+    `is_new` is true if AWS has no subnet of the stack. `kept_zones` are the zones of the subnets that the stack already
+    has, by the number of the subnet; it is empty if the settings name the zones. An unknown instance type is None.
+    `quotas` maps the code of an EC2 quota to its vCPUs; a quota that Service Quotas did not answer is missing.
     `addon_versions` are the versions that EKS recommends for the Kubernetes version of the stack.
     `has_log_group` is false if the stack needs no log group. `key` is None if the stack has its own key.
     """
@@ -87,6 +87,7 @@ class RegionSupport:
     dns_suffix: str
     zones: Mapping[str, str]
     offers: Mapping[str, frozenset[str]]
+    is_new: bool
     kept_zones: Mapping[int, str]
     services: frozenset[str]
     instance_types: Mapping[str, InstanceType | None]
@@ -227,10 +228,11 @@ def read_region_support(settings: Settings, provider: aws.Provider) -> tuple[Reg
         dns_suffix=answers["partition"].dns_suffix,
         zones=dict(zip(zones.names, zones.zone_ids, strict=True)),
         offers=_offers(zip(answers["offers"].locations, answers["offers"].instance_types, strict=True)),
+        is_new=bool(subnets) and all(_not_found(answers[name]) for name in subnets),
         kept_zones={
             i: str(answers[name].availability_zone)
             for i, name in enumerate(subnets)
-            if not isinstance(answers[name], Exception)
+            if not settings.availability_zones and not isinstance(answers[name], Exception)
         },
         services=frozenset(name for name in needed if not isinstance(answers[name], Exception)),
         instance_types={name: _instance_type(answers[name]) for name in settings.workers.instance_types},
@@ -243,9 +245,9 @@ def read_region_support(settings: Settings, provider: aws.Provider) -> tuple[Reg
 
 
 def _subnets(settings: Settings, opts: pulumi.InvokeOutputOptions) -> dict[str, pulumi.Output[Any]]:
-    """Ask EC2 for the subnets that the stack already has, by their ranges. Nothing if the settings name the zones."""
+    """Ask EC2 for the subnets that the stack already has, by their ranges."""
     try:
-        plan = cidr_plan(settings.vpc_cidr, 0 if settings.availability_zones else DEFAULT_ZONES)
+        plan = cidr_plan(settings.vpc_cidr, len(settings.availability_zones) or DEFAULT_ZONES)
     except ValueError:  # another check reports the range
         return {}
     tags = {"project": settings.project, "stack": settings.stack}
@@ -357,7 +359,8 @@ def _side_by_side(calls: Mapping[str, pulumi.Output[Any]]) -> dict[str, Any]:
 
 def _not_found(answer: Any) -> bool:
     """Whether the resource does not exist: AWS's error, or the text that the AWS provider writes instead."""
-    return any(text in str(answer) for text in ("couldn't find resource", "ParameterNotFound", "NoSuchEntity"))
+    texts = ("couldn't find resource", "no matching EC2 Subnet found", "ParameterNotFound", "NoSuchEntity")
+    return isinstance(answer, Exception) and any(text in str(answer) for text in texts)
 
 
 def _instance_type(found: Any) -> InstanceType | None:

@@ -51,6 +51,8 @@ def _allows(statements: Sequence[Statement], request: Request) -> bool:
 def _applies(statement: Statement, request: Request) -> bool:
     if unknown := set(statement) - ELEMENTS:
         raise NotImplementedError(f"{statement.get('Sid')}: {unknown}")
+    if not any(_like(pattern.lower(), request.action.lower()) for pattern in texts(statement["Action"])):
+        return False
     context = {key.lower(): value for key, value in request.context.items()}
     supported = supported_keys(request.action)
     available = {
@@ -58,14 +60,10 @@ def _applies(statement: Statement, request: Request) -> bool:
         for key, value in context.items()
         if SESSION_KEYS.match(key) or any(_like(pattern.lower(), key) for pattern in supported)
     }
-    return (
-        any(_like(pattern.lower(), request.action.lower()) for pattern in texts(statement["Action"]))
-        and any(_like(pattern, request.resource) for pattern in texts(statement["Resource"]))
-        and all(
-            _holds(operator, available.get(key.lower()), texts(values))
-            for operator, keys in statement.get("Condition", {}).items()
-            for key, values in keys.items()
-        )
+    return any(_like(pattern, request.resource) for pattern in texts(statement["Resource"])) and all(
+        _holds(operator, available.get(key.lower()), texts(values))
+        for operator, keys in statement.get("Condition", {}).items()
+        for key, values in keys.items()
     )
 
 
@@ -87,8 +85,13 @@ def _holds(operator: str, given: Any, wanted: Sequence[str]) -> bool:
 
 
 def _like(pattern: str, text: str) -> bool:
+    return _expression(pattern).fullmatch(text) is not None
+
+
+@cache
+def _expression(pattern: str) -> re.Pattern[str]:
     expression = "".join({"*": ".*", "?": "."}.get(sign, re.escape(sign)) for sign in pattern)
-    return re.fullmatch(expression, text, re.DOTALL) is not None
+    return re.compile(expression, re.DOTALL)
 
 
 def _arn_like(pattern: str, text: str) -> bool:

@@ -67,7 +67,7 @@ def aws_part(folder: Path, name: str) -> Iterator[AwsPart]:
         folder, [*found, python.parent], name, folder / f"Pulumi.{name}.yaml", CHECKOUT / f"Pulumi.{name}.yaml"
     )
     engine.create_stack()
-    choice.install(choice.choose(engine.environment, os.environ), folder / "home/.pulumi", python)
+    choice.install(_plugins(engine), folder / "home/.pulumi", python)
     choice.install_language_host(folder / "home/.pulumi", Path(sys.executable))
     # The program reads this file. No server is behind it.
     kubeconfig = {"clusters": [{"name": "none"}], "current-context": "none"}
@@ -84,3 +84,13 @@ def aws_part(folder: Path, name: str) -> Iterator[AwsPart]:
             yield AwsPart(engine, f"http://127.0.0.1:{port}", calls)
         finally:
             server.terminate()
+
+
+_CHOSEN: list[choice.Plugin] = []
+
+
+def _plugins(engine: PulumiCli) -> list[choice.Plugin]:
+    """The plugins of this machine. The attempt to download the official ones takes three seconds, so there is one."""
+    if not _CHOSEN:
+        _CHOSEN.extend(choice.choose(engine.environment, os.environ))
+    return _CHOSEN

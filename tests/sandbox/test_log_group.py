@@ -45,7 +45,7 @@ def test_an_existing_group_stops_up_and_the_import_in_the_message_adopts_it(part
 
     (command,) = set(re.findall(r"To keep its logs, run `pulumi ([^`]+)`", " ".join(refused.stdout.split())))
     succeed(part, *shlex.split(command), "--yes", "--skip-preview")
-    succeed(part, "up", "--yes", *AWS_PART)
+    succeed(part, "up", "--yes", "--skip-preview", *AWS_PART)
     succeed(part, "preview", "--expect-no-changes", *AWS_PART)
     assert groups(client) == {GROUP: 30}
 
@@ -58,7 +58,7 @@ def test_the_group_of_the_stack_itself_stops_nothing(part: AwsPart, client: Clie
             "paddle-on-aws:workers": {"count": 4},
         }
     )
-    succeed(part, "up", "--yes", *AWS_PART)
+    succeed(part, "up", "--yes", "--skip-preview", *AWS_PART)
 
 
 def test_the_group_stays_after_destroy_and_is_found_again(part: AwsPart, client: Client) -> None:

@@ -113,7 +113,9 @@ def test_workers_are_in_one_zone_unless_set_otherwise(program: RunStack, zones: 
     ]
 
 
-def test_a_paused_stack_has_no_workers_and_creates_nothing_that_needs_them(program: RunStack) -> None:
+def test_a_paused_stack_has_no_workers_and_creates_nothing_that_needs_them(
+    program: RunStack, running_stack: None
+) -> None:
     changes = {"workers": {"count": 0}, "storage": {"driver": "efsCsi"}}
     paused, running = program(changes), program({"storage": {"driver": "efsCsi"}})
     pulls_image = {urn for urn in running.resources if "image-pull" in urn}
@@ -127,7 +129,7 @@ def test_a_paused_stack_has_no_workers_and_creates_nothing_that_needs_them(progr
 
     # The cluster and the bucket have hooks of their own.
     assert hooked("before_update") - {"eks", "bucket-encryption"} == jobs
-    assert hooked("before_create") == jobs | {"coredns", "efs-csi-driver", "aws"}
+    assert hooked("before_create") == jobs | {"coredns", "efs-csi-driver"}
     assert hooked("before_delete") == set(), "destroy would have to run the program"
     # Their new versions would not become active without nodes.
     waiting = {r.name for r in paused.all("aws:eks/addon:Addon") if r.options.ignoreChanges == ["addonVersion"]}

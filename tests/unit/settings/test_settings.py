@@ -283,6 +283,21 @@ def test_types_that_the_zones_of_a_running_stack_do_not_offer_are_reported(
     program({"workers": {"instanceTypes": ["g4dn.xlarge"], "count": 0}})
 
 
+@pytest.mark.parametrize("named", [[], ["us-west-2b", "us-west-2c"]])
+def test_a_new_stack_without_workers_is_reported(
+    program: RunStack, monkeypatch: pytest.MonkeyPatch, named: list[str]
+) -> None:
+    paused = {"workers": {"count": 0}, "availabilityZones": named}
+    assert refusal(program, paused) == [
+        "workers.count: 0 would create a stack that is already paused, and its training needs workers. "
+        "Write at least as many workers as trainers. After the training, write 0 to pause the stack."
+    ]
+    # Without the permission to ask, nobody knows.
+    program(paused, aws=Aws("us-west-2", refuse="getSubnet"))
+    monkeypatch.setattr(SUBNETS, {A: "us-west-2b"})
+    program(paused)
+
+
 QUOTAS = "tests.unit.program.QUOTAS"
 STANDARD, GPU, STANDARD_SPOT = "L-1216C47A", "L-DB2E81BA", "L-34B43A08"
 

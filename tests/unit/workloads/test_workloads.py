@@ -286,7 +286,7 @@ def test_another_image_or_number_of_workers_gives_another_pull(program: RunStack
     [(2, "", True), (1, "", False), (1, "lab/split:1", True), (0, "", False), (0, "lab/split:1", False)],
 )
 def test_the_image_is_pulled_early_only_if_a_worker_would_not_have_it(
-    program: RunStack, workers: int, data_image: str, pulled: bool
+    program: RunStack, running_stack: None, workers: int, data_image: str, pulled: bool
 ) -> None:
     graph = program({"trainers": 1, "workers": {"count": workers}, "data": {"image": data_image}})
     assert ("paddle-image-pull" in {job.name for job in graph.all(JOB)}) is pulled
@@ -335,7 +335,7 @@ def test_the_export_job_waits_for_the_training_and_writes_under_its_prefix(progr
     assert graph.outputs["model"] == "s3://bucket-1a2b3c4/paddle-cluster-job/output/"
 
 
-def test_without_export_the_model_stays_on_the_volume(program: RunStack) -> None:
+def test_without_export_the_model_stays_on_the_volume(program: RunStack, running_stack: None) -> None:
     graph = program({"export": {"enabled": False}})
     assert "paddle-export" not in {job.name for job in graph.all(JOB)}
     assert graph.outputs["model"] == "efs-id:/paddle-cluster-job/output/"
