@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 POLICY := policy/.venv
 CHECKED := __main__.py settings infra workloads price preview bootstrap kube recover sandbox watch tests bench docs
 STACK ?= dev
+# With this variable, each of the thousand Python processes of the tests would compile the program again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help price watch recover sandbox sandbox-status sandbox-down venv policy lint types unit unit-python test bench bench-watch report-screenshots lock

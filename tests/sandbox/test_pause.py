@@ -19,6 +19,7 @@ SMALL: Mapping[str, Any] = {"trainers": 1, "workers": {"count": 1}, "job": {"pas
 @pytest.fixture(scope="module")
 def checkout(cached: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
     made = Checkout.make(tmp_path_factory.mktemp("pause"))
+    made.stub_training()
     made.set(**SMALL)
     yield made
     made.run("down")
