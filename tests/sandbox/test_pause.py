@@ -22,7 +22,7 @@ def checkout(cached: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     made.stub_training()
     made.set(**SMALL)
     yield made
-    made.run("down")
+    made.stop()
 
 
 @pytest.fixture(scope="module")
