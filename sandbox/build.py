@@ -168,7 +168,7 @@ def _announce_first_build() -> None:
 def _announce_once() -> None:
     report(
         "First run: the sandbox compiles Pulumi and Kubernetes and installs PaddlePaddle.\n"
-        "This takes 8 to 10 minutes on 2 cores, downloads 0.8 GB and needs 10 GB of disk.\n"
+        "This takes 7 to 9 minutes on 2 cores, downloads 0.8 GB and needs 10 GB of disk.\n"
         f"The result is kept in {cache()}. Later runs start in seconds."
     )
 
