@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from sandbox import build
 from sandbox.engine.pulumi_cli import SECRET_KEY, PulumiCli
 
 
@@ -36,3 +40,10 @@ def test_outputs_are_read_without_secrets_and_changes_from_the_last_update(tmp_p
         (history / f"local-{time}.checkpoint.json").write_text("{}")
     assert cli(tmp_path).stack_outputs() == {"model": "s3://b/m", "steps": {"look": ["ls", "[secret]"]}}
     assert cli(tmp_path).last_changes() == {"same": 2}
+
+
+@pytest.mark.usefixtures("cached")
+def test_the_engine_writes_no_logs(tmp_path: Path) -> None:
+    engine = replace(cli(tmp_path), path=[build.engine()])
+    engine.create_stack()
+    assert (tmp_path / "home/.pulumi/logs").read_bytes() == b""
