@@ -284,34 +284,38 @@ def load() -> tuple[Settings, list[Problem]]:
     """The settings of the current stack, and the problems with their names and types."""
     config = pulumi.runtime.get_config_env()
 
-    def namespace(name: str) -> dict[str, str]:
+    def namespace(name: str) -> dict[str, object]:
         return {key.partition(":")[2]: value for key, value in config.items() if key.startswith(name + ":")}
 
-    settings, problems = read(namespace(pulumi.get_project()))
+    project, stack = pulumi.get_project(), pulumi.get_stack()
+    written = config_in(PROJECT / f"Pulumi.{stack}.yaml")
+    settings, problems = read(namespace(project) | not_maps(written, project))
     options = {key: _decoded(value) for key, value in namespace("aws").items()}
-    own = f"{pulumi.get_project()}:"
+    own = f"{project}:"
     secrets = frozenset(secret_key(key.removeprefix(own)) for key in pulumi.runtime.get_config_secret_keys_env())
-    stack = pulumi.get_stack()
     settings = dataclasses.replace(
-        settings,
-        project=pulumi.get_project(),
-        stack=stack,
-        aws=options,
-        secrets=secrets,
-        stored=stored(config_in(PROJECT / f"Pulumi.{stack}.yaml")),
+        settings, project=project, stack=stack, aws=options, secrets=secrets, stored=stored(written)
     )
     return settings, problems
+
+
+def not_maps(written: Mapping[str, object], project: str) -> dict[str, object]:
+    """What a stack file has where a map belongs, such as `workers: 4`. Pulumi passes the default map instead."""
+    maps = {key.partition(".")[0] for key in declared() if "." in key}
+    values = {key: written.get(f"{project}:{key}") for key in sorted(maps)}
+    return {key: value for key, value in values.items() if value is not None and not isinstance(value, Mapping)}
 
 
 def read(given: Mapping[str, object], folder: Path = PROJECT) -> tuple[Settings, list[Problem]]:
     """Settings from a stack's own keys. A value that cannot be used adds a problem, and its default is used."""
     problems: list[Problem] = []
-    given = _with_paths(given, problems)
     # An older checkout in `folder` may not declare every setting of this version.
-    return _build(Settings, "", given, {**declared(), **declared(folder)}, problems), problems
+    defaults = {**declared(), **declared(folder)}
+    given = _with_paths(given, defaults, problems)
+    return _build(Settings, "", given, defaults, problems), problems
 
 
-def _with_paths(given: Mapping[str, object], out: list[Problem]) -> dict[str, object]:
+def _with_paths(given: Mapping[str, object], defaults: Mapping[str, object], out: list[Problem]) -> dict[str, object]:
     """The keys with dots, as `pulumi config set job.code my_model` writes them, moved into their maps."""
     nested = {key: value for key, value in given.items() if "." not in key}
     for key in sorted(set(given) - set(nested)):
@@ -321,7 +325,8 @@ def _with_paths(given: Mapping[str, object], out: list[Problem]) -> dict[str, ob
         except ValueError:
             out.append(Problem(key, _decoded(given[key]), f"is below {group}, which is not a map", "Remove this key"))
             continue
-        if name in entries:
+        # Pulumi adds the defaults to each map.
+        if entries.get(name, defaults.get(key)) != defaults.get(key):
             out.append(Problem(key, _decoded(given[key]), f"is also set in the map {group}", "Remove one of the two"))
         nested[group] = {**entries, name: given[key]}
     return nested

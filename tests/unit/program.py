@@ -15,6 +15,8 @@ import yaml
 from pulumi.runtime import mocks, resource, rpc, settings
 from pulumi.runtime.proto import source_pb2
 
+from settings.schema import declared
+
 PROJECT = Path(__file__).parents[2]
 NAME = "paddle-on-aws"
 ACCOUNT = "123456789012"
@@ -283,6 +285,21 @@ def decrypted(value: Any) -> Any:
     return value["secure"] if set(value) == {"secure"} else {key: decrypted(each) for key, each in value.items()}
 
 
+def with_defaults(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """The configuration with the defaults of Pulumi.yaml. As in the engine, a key with a dot is always a path."""
+    filled = dict(config)
+    for path, default in declared(folder).items():
+        group, dot, name = path.partition(".")
+        key = f"{NAME}:{group}"
+        if not dot:
+            filled.setdefault(key, default)
+            continue
+        # The engine replaces a value that is not a map.
+        entries = filled[key] if isinstance(filled.get(key), Mapping) else {}
+        filled[key] = {name: default, **entries}
+    return filled
+
+
 def run(
     monkeypatch: pytest.MonkeyPatch,
     config: Mapping[str, Any],
@@ -293,7 +310,9 @@ def run(
 ) -> Graph:
     """One new run of a program, with the configuration in the form in which the engine passes it."""
     plain = {key: decrypted(value) for key, value in config.items()}
-    texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in plain.items()}
+    folder = program.parent if (program.parent / "Pulumi.yaml").exists() else PROJECT
+    passed = with_defaults(plain, folder)
+    texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in passed.items()}
     monkeypatch.setenv("PULUMI_CONFIG", json.dumps(texts))
     # The engine lists the keys that contain a secret, without the path to it.
     secret = [key for key, value in config.items() if value != plain[key]]

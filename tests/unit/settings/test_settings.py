@@ -68,6 +68,11 @@ def test_without_the_stack_file_the_engine_alone_tells_what_is_secret() -> None:
     assert not dataclasses.replace(settings, secrets=frozenset()).is_secret(signed)
 
 
+def test_a_key_with_a_dot_replaces_the_default_that_pulumi_adds_to_the_map(program: RunStack) -> None:
+    (problem,) = refusal(program, {"workers.count": "4", "trainers": 5})
+    assert problem.startswith("trainers: 5 is more than the 4 workers")
+
+
 def test_a_key_with_a_dot_is_a_path() -> None:
     settings, problems = read({"job.code": "my_model", "job": {"passes": 7}, "workers.count": "4", "tags.team": "ml"})
     assert problems == []
