@@ -115,6 +115,10 @@ def pulumi(name: str, arguments: Sequence[str]) -> int:
             f"stack {name} was started with other plugins or by another revision. Run `{_up_command(name)}` first."
         )
     with _exclusively():
+        if aws:
+            _pass_settings(sandbox, aws)
+        if arguments[0] == "up" and sandbox.kubernetes.answers():
+            _set_nodes(sandbox)
         known = sandbox.last_run_succeeded.exists()
         if arguments[0] in CHANGING_COMMANDS:
             sandbox.last_run_succeeded.unlink(missing_ok=True)
@@ -213,19 +217,16 @@ def _start(sandbox: Sandbox) -> None:
     why_simulated = sandbox.workers.why_not()
     with step("starting Kubernetes") as shown:
         shown.note(sandbox.kubernetes.up(sandbox.binaries, simulate_pods=bool(why_simulated)))
-        sandbox.kubernetes.set_nodes(_nodes(sandbox.stack, pod_networks.claim(sandbox.kubernetes.folder)))
+        _set_nodes(sandbox)
     with step("starting the emulated AWS") as shown:
         shown.note("already running" if aws else "")
         aws = aws or sandbox.aws.start()
-    endpoint = f"http://127.0.0.1:{aws.port}"
     if why_simulated:
         report(f"{why_simulated}. They are simulated instead.")
     else:
         with step("starting the workers"):
-            sandbox.workers.start(sandbox.kubernetes.kubeconfig, endpoint)
-    engine_stack_file.write_for_engine(
-        sandbox.stack, sandbox.engine.config, endpoint, sandbox.kubernetes.kubeconfig, sandbox.engine.salt
-    )
+            sandbox.workers.start(sandbox.kubernetes.kubeconfig, _endpoint(aws))
+    _pass_settings(sandbox, aws)
     if sandbox.last_run_succeeded.exists():
         sandbox.last_run_succeeded.unlink()
     elif sandbox.engine.resource_count():
@@ -308,6 +309,21 @@ def _recover(sandbox: Sandbox) -> None:
     environment = sandbox.engine.environment | {"AWS_ENDPOINT_URL": _aws_endpoint(sandbox)}
     if subprocess.run(command, cwd=CHECKOUT, env=environment, check=False).returncode:
         raise SandboxError("the state could not be repaired. The reason is above. To start over: `make sandbox-down`.")
+
+
+def _endpoint(aws: processes.Process) -> str:
+    return f"http://127.0.0.1:{aws.port}"
+
+
+def _pass_settings(sandbox: Sandbox, aws: processes.Process) -> None:
+    """Give the engine the settings that the stack file has now."""
+    engine, kubeconfig = sandbox.engine, sandbox.kubernetes.kubeconfig
+    engine_stack_file.write_for_engine(sandbox.stack, engine.config, _endpoint(aws), kubeconfig, engine.salt)
+
+
+def _set_nodes(sandbox: Sandbox) -> None:
+    network = pod_networks.claim(sandbox.kubernetes.folder)
+    sandbox.kubernetes.set_nodes(_nodes(sandbox.stack, network))
 
 
 def _nodes(stack: engine_stack_file.Stack, network: int) -> list[WorkerNode]:

@@ -132,10 +132,10 @@ class Checkout:
         assert done.returncode == 0, done.stdout
         return done.stdout
 
-    def preview(self, config: Path) -> subprocess.CompletedProcess[str]:
-        """The plan of the engine with this stack file. `python -m sandbox` refuses it while another command runs."""
+    def engine(self, config: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a Pulumi command with this stack file, also while `python -m sandbox` runs another command."""
         return subprocess.run(
-            [sys.executable, "-c", ENGINE, "preview", "--json", "--stack", "local", "--config-file", str(config)],
+            [sys.executable, "-c", ENGINE, *arguments, "--stack", "local", "--config-file", str(config)],
             cwd=self.project,
             env=self.environment,
             capture_output=True,

@@ -44,7 +44,7 @@ START: Mapping[str, object] = {"kubernetesVersion": "1.34"}
 # What would make a later change invalid or invisible: messages need the export, and with them `up` does not wait.
 RESET: Mapping[str, Mapping[str, object]] = {"other Jobs": {"notify.email": "", "notify.monthlyBudget": 0}}
 
-# The copy of the stack file that the engine reads. `python -m sandbox up` writes it.
+# The copy of the stack file that the engine reads.
 COPY = "stacks/local/Pulumi.local.yaml"
 
 Running = Checkout
@@ -273,7 +273,7 @@ GROUPS: Mapping[str, list[Change]] = {
     ],
     "protected data": [Change("retainData", True, protected, {"key", "paddle-local", "efs"})],
 }
-# `python -m sandbox up` sets these itself, so the test changes them in its copy of the stack file.
+# `python -m sandbox` sets these itself, so the test changes them in a copy of the stack file.
 SET_BY_THE_SANDBOX = [
     Change("pserver.nic", "eth1", environment("training", "CONF_PADDLE_NIC"), "eth1"),
     Change("kubeconfig", "lab.yaml", kubeconfig, "lab"),
@@ -339,20 +339,19 @@ def test_the_table_has_every_setting() -> None:
 @pytest.mark.usefixtures("empty")
 @pytest.mark.parametrize("key", REFUSED)
 def test_a_change_that_aws_cannot_make_is_refused_before_the_first_resource(stack: Checkout, key: str) -> None:
-    # `python -m sandbox up` would skip the preview.
-    file = stack.sandbox / COPY
+    file = stack.project / "Pulumi.local.yaml"
     settings, before = file.read_text(), inventory(stack.client)
     value, why = REFUSED[key]
     if value == COMPANY_KEY:
         value = stack.client("kms").describe_key(KeyId=COMPANY_KEY)["KeyMetadata"]["Arn"]
-    write(stack, {key: value}, file)
+    write(stack, {key: value})
+    # `python -m sandbox up` would skip the preview.
     refused = stack.run("pulumi", "up", "--yes", under=WITHOUT_MOUNT_NAMESPACES)
     file.write_text(settings)
     assert refused.returncode != 0, refused.stdout
     assert key in refused.stdout
     assert why in " ".join(refused.stdout.split())
     assert inventory(stack.client) == before
-    run(stack, "pulumi", "preview", "--expect-no-changes")
 
 
 @pytest.mark.usefixtures("empty")
@@ -382,10 +381,13 @@ def test_a_setting_of_the_sandbox_itself_takes_effect(stack: Checkout) -> None:
     (stack.project / "lab.yaml").write_text(yaml.safe_dump(context))
     assert [change.key for change in SET_BY_THE_SANDBOX if _holds(change, stack)] == []
     changes = {change.key: change.value for change in SET_BY_THE_SANDBOX}
-    write(stack, {**changes, "retainData": False}, stack.sandbox / COPY)
-    run(stack, "pulumi", "up", "--yes", "--skip-preview")
+    file = stack.project / "changed.yaml"
+    shutil.copy(stack.sandbox / COPY, file)
+    write(stack, {**changes, "retainData": False}, file)
+    for command in (("up", "--yes", "--skip-preview"), ("preview", "--expect-no-changes")):
+        done = stack.engine(file, *command)
+        assert done.returncode == 0, done.stdout + done.stderr
     assert [change.key for change in SET_BY_THE_SANDBOX if not _holds(change, stack)] == []
-    run(stack, "pulumi", "preview", "--expect-no-changes")
 
 
 def test_destroy_after_all_changes_leaves_only_the_logs(stack: Checkout, empty: dict[str, list[str]]) -> None:

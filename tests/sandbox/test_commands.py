@@ -52,20 +52,11 @@ def test_a_stack_without_a_region_is_told_which_key_to_add(checkout: Checkout) -
     assert "Pulumi.local.yaml: aws:region is missing. Add it" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("settings", "says"),
-    [
-        ({"workers": {"count": "many"}, "availabilityZones": 3, "pserver": 4}, "workers.count: "),
-        ({"workers": {"count": 255}}, "workers.count: 255 is too many. The sandbox can run up to 254."),
-    ],
-)
-def test_a_wrong_setting_is_reported_without_a_traceback(
-    checkout: Checkout, settings: dict[str, object], says: str
-) -> None:
-    checkout.set(**settings)
+def test_too_many_workers_are_refused(checkout: Checkout) -> None:
+    checkout.set(workers={"count": 255})
     done = checkout.run("up")
     assert done.returncode == 1
-    assert says in done.stdout
+    assert "workers.count: 255 is too many. The sandbox can run up to 254." in done.stdout
     assert "Traceback" not in done.stdout
 
 

@@ -40,7 +40,7 @@ def preview(checkout: Checkout, **settings: object) -> subprocess.CompletedProce
     written["config"] |= {f"paddle-on-aws:{key}": value for key, value in changes.items()}
     many = Path(f"{file}.many.yaml")
     many.write_text(yaml.safe_dump(written))
-    return checkout.preview(many)
+    return checkout.engine(many, "preview", "--json")
 
 
 def test_a_thousand_workers_are_previewed(checkout: Checkout) -> None:

@@ -63,10 +63,13 @@ def checkout(cached: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 @pytest.fixture(scope="module")
 def empty(checkout: Checkout) -> dict[str, list[str]]:
     """The resources of the account before the first `up`. An invalid setting stops the program after the start."""
-    checkout.set(trainers=0)
+    # The sandbox reads the number of workers itself, before the program does.
+    checkout.set(trainers=0, workers={"count": "many"}, availabilityZones=3, pserver=4)
     refused = checkout.run("up")
     assert refused.returncode == 1
-    assert "trainers: 0" in refused.stdout
+    for problem in ("trainers: 0", 'workers.count: "many"', "availabilityZones: 3", "pserver: 4"):
+        assert problem in refused.stdout
+    assert "Traceback" not in refused.stdout
     checkout.reset_settings()
     return inventory(checkout.client)
 
@@ -233,6 +236,8 @@ def test_config_set_changes_the_stack_file(checkout: Checkout) -> None:
         assert changed == {**yaml.safe_load(before)["config"], "paddle-on-aws:workers.count": "4"}
         assert before.splitlines()[0] in file.read_text(), "the comments are lost"
         assert checkout.run("pulumi", "config", "get", "workers.count").stdout.strip() == "4"
+        # Pulumi adds the default of 3 to the map `workers`.
+        assert re.search(r"desiredSize *: 3 => 4", checkout.run("pulumi", "preview", "--diff").stdout)
     finally:
         file.write_text(before)
 

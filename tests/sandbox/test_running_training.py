@@ -77,7 +77,7 @@ def running(checkout: Checkout, before: dict[str, str]) -> dict[str, str]:
 def planned(checkout: Checkout) -> dict[str, str]:
     """The operations on Jobs that a preview shows, by the name of the Job."""
     config = checkout.sandbox / "stacks/local/Pulumi.local.yaml"
-    done = checkout.preview(config)
+    done = checkout.engine(config, "preview", "--json")
     assert done.returncode == 0, done.stdout + done.stderr
     steps = json.loads(done.stdout)["steps"]
     jobs = {step["urn"].rpartition("::")[2]: step["op"] for step in steps if "batch/v1:Job::" in step["urn"]}
