@@ -22,6 +22,10 @@ from recover.unrecorded import search_unrecorded
 # The other tags of a stack can change.
 OWNER_TAGS = ("project", "stack")
 
+SECURITY_GROUP = "aws:ec2/securityGroup:SecurityGroup"
+# Appears in the list of unfinished resources.
+WITHOUT_DEFAULT = ", without the rule of AWS that allows all outgoing traffic"
+
 # A resource that AWS is still creating must be ready before `pulumi up` uses it.
 WAITERS: Mapping[str, tuple[str, str, Callable[[Mapping[str, Any], str], dict[str, Any]]]] = {
     "aws:ec2/natGateway:NatGateway": (
@@ -91,7 +95,8 @@ def lines(deployment: Mapping[str, Any], found: Mapping[str, Sequence[str]]) -> 
         for number, identity in enumerate(ids):
             unwanted = number > 0 or each.urn in live
             action = "a second one, `pulumi up` deletes it" if unwanted else "add to the state if it exists"
-            text.append(f"  {each.type} {each.name}: {identity}: {action}")
+            more = WITHOUT_DEFAULT if each.type == SECURITY_GROUP and not unwanted else ""
+            text.append(f"  {each.type} {each.name}: {identity}: {action}{more}")
     return text
 
 
@@ -154,6 +159,7 @@ def repair(
     if dry_run:
         return adopted
     wait_until_ready(client, deployment, found)
+    revoke_default_rules(client, deployment, found)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "state.json"
         file.write_text(json.dumps({**exported, "deployment": adopted}))
@@ -176,6 +182,22 @@ def wait_until_ready(
                 # The ID follows from the inputs, but the resource was not created.
                 if "NotFound" not in error.last_response.get("Error", {}).get("Code", ""):
                     raise
+
+
+def revoke_default_rules(
+    client: Callable[[str], Any], deployment: Mapping[str, Any], found: Mapping[str, Sequence[str]]
+) -> None:
+    """Complete the creation of security groups, which the provider does not do later.
+
+    AWS adds a rule to each new group that allows all outgoing traffic, and the provider revokes it in a second call.
+    The group has no other rules: Pulumi creates the rules of a group after the group.
+    """
+    ec2 = client("ec2")
+    for each in state.unfinished(deployment):
+        for identity in found.get(each.urn, ()) if each.type == SECURITY_GROUP else ():
+            (group,) = ec2.describe_security_groups(GroupIds=[identity])["SecurityGroups"]
+            if rules := group["IpPermissionsEgress"]:
+                ec2.revoke_security_group_egress(GroupId=identity, IpPermissions=rules)
 
 
 def main() -> int:

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import boto3
@@ -142,6 +142,31 @@ def test_destroy_continues_until_nothing_is_left(part: AwsPart, empty: Inventory
     assert held(part) == empty
 
 
+def test_an_unfinished_security_group_allows_only_what_the_program_declares(part: AwsPart, empty: Inventory) -> None:
+    up(part)
+    complete = json.loads(part.engine.output_of("stack", "export"))
+    resources = complete["deployment"]["resources"]
+    (group,) = (each for each in resources if each["urn"].endswith("::efs-group"))
+    # As if the engine had been killed before the provider revoked the rule that AWS adds to each new group.
+    ec2 = client(part, "ec2")
+    everything = [{"IpProtocol": "-1", "IpRanges": [{"CidrIp": "0.0.0.0/0"}]}]
+    ec2.authorize_security_group_egress(GroupId=group["id"], IpPermissions=everything)
+    interrupted = without(json.dumps(complete), {group["urn"]})
+    unfinished = {key: value for key, value in group.items() if key not in ("id", "outputs")}
+    interrupted["deployment"]["pending_operations"] = [{"resource": unfinished, "type": "creating"}]
+    # `pulumi stack import` would drop the unfinished operation.
+    (file,) = part.engine.state.glob(".pulumi/stacks/*/dev.json")
+    written = json.loads(file.read_text())
+    written["checkpoint"]["latest"] = interrupted["deployment"]
+    file.write_text(json.dumps(written))
+    assert f"{group['id']}: add to the state if it exists, without the rule" in recover(part)
+    (found,) = ec2.describe_security_groups(GroupIds=[group["id"]])["SecurityGroups"]
+    assert found["IpPermissionsEgress"] == []
+    up(part)
+    repaired = part.engine.deployment().get("resources") or []
+    assert {each["urn"]: each.get("id") for each in repaired} == {each["urn"]: each.get("id") for each in resources}
+
+
 def test_resources_that_the_state_does_not_contain_are_listed_and_not_changed(part: AwsPart, empty: Inventory) -> None:
     part.set({**config_of("dev"), "paddle-on-aws:natGateways": "single"})
     up(part)
@@ -154,7 +179,8 @@ def test_resources_that_the_state_does_not_contain_are_listed_and_not_changed(pa
     for other, owner in zip(others, ({"project": NAME, "stack": "prod"}, {"stack": "dev"}), strict=True):
         ec2.create_tags(Resources=[other], Tags=[{"Key": key, "Value": value} for key, value in owner.items()])
     complete = part.engine.output_of("stack", "export")
-    write_state(part, without(complete, "aws:"))
+    aws = {each["urn"] for each in json.loads(complete)["deployment"]["resources"] if each["type"].startswith("aws:")}
+    write_state(part, without(complete, aws))
     changed = changes(part)
     listed = recover(part)
     assert not [other for other in others if other in listed]
@@ -176,11 +202,10 @@ def test_resources_that_the_state_does_not_contain_are_listed_and_not_changed(pa
     assert held(part) == empty
 
 
-def without(exported: str, types: str) -> dict[str, Any]:
-    """The state without the resources of these types, as if it came from an old copy."""
+def without(exported: str, gone: Collection[str]) -> dict[str, Any]:
+    """The state without these resources, as if it came from an old copy."""
     state: dict[str, Any] = json.loads(exported)
     resources = state["deployment"]["resources"]
-    gone = {each["urn"] for each in resources if each["type"].startswith(types)}
     kept = [each for each in resources if each["urn"] not in gone]
     for each in kept:
         each["dependencies"] = [urn for urn in each.get("dependencies") or [] if urn not in gone]

@@ -8,7 +8,7 @@ from unittest import mock
 import pytest
 from botocore.exceptions import WaiterError
 
-from recover.__main__ import lines, search, wait_until_ready
+from recover.__main__ import lines, revoke_default_rules, search, wait_until_ready
 from recover.find import NAMED, SEARCHED, find
 from recover.state import adopt, object_id
 from tests.unit.conftest import RunStack
@@ -164,3 +164,14 @@ def test_a_cluster_with_the_same_name_belongs_to_the_stack_only_with_its_tags(
     eks = mock.Mock()
     eks.return_value.describe_cluster.return_value = {"cluster": {"name": "paddle", "tags": tags}}
     assert find(eks, "aws:eks/cluster:Cluster", {"name": "paddle"}, TAGS) == adopted
+
+
+@pytest.mark.parametrize(("rules", "revoked"), [([{"IpProtocol": "-1"}], True), ([], False)])
+def test_the_default_rule_of_an_unfinished_security_group_is_revoked(rules: list[Any], revoked: bool) -> None:
+    ec2 = mock.Mock()
+    ec2.describe_security_groups.return_value = {"SecurityGroups": [{"IpPermissionsEgress": rules}]}
+    pending = deployment(operation("group", "aws:ec2/securityGroup:SecurityGroup", name="g", vpcId="vpc-1"))
+    assert "sg-1: add to the state if it exists, without the rule" in lines(pending, {"group": ["sg-1"]})[0]
+    revoke_default_rules(lambda _: ec2, pending, {"group": ["sg-1"], "vpc": ["vpc-1"]})
+    calls = [mock.call(GroupId="sg-1", IpPermissions=rules)] if revoked else []
+    assert ec2.revoke_security_group_egress.mock_calls == calls
