@@ -65,7 +65,9 @@ def up(name: str) -> int:
     """Start everything that is not running, then run `pulumi up`."""
     began = time.monotonic()
     with _exclusively():
-        sandbox = _prepare(engine_stack_file.load(name))
+        stack = engine_stack_file.load(name)
+        _refuse_too_many_workers(stack)
+        sandbox = _prepare(stack)
         _start(sandbox)
         report("Running `pulumi up`. With a training it takes 1 to 3 minutes.")
         # The preview of a paused stack refuses a changed Job. Without it, the finished Job would be deleted first.
@@ -107,6 +109,8 @@ def pulumi(name: str, arguments: Sequence[str]) -> int:
     """Run any Pulumi command on a stack of the sandbox."""
     stack = engine_stack_file.load(name)
     _refuse_lost_settings(stack, arguments)
+    if arguments[0] == "up":
+        _refuse_too_many_workers(stack)
     sandbox = _prepare(stack)
     _require_started(sandbox)
     aws = sandbox.aws.running()
@@ -183,6 +187,12 @@ def _require_started(sandbox: Sandbox) -> None:
     name = sandbox.stack.name
     if not sandbox.engine.config.exists():
         raise SandboxError(f"stack {name} was not started in this checkout. Run `{_up_command(name)}` first.")
+
+
+def _refuse_too_many_workers(stack: engine_stack_file.Stack) -> None:
+    count, most = stack.settings.workers.count, pod_networks.NODES
+    if count > most:
+        raise SandboxError(f"workers.count: {count} is too many. The sandbox can run up to {most}.")
 
 
 def _prepare(stack: engine_stack_file.Stack) -> Sandbox:
@@ -329,9 +339,7 @@ def _set_nodes(sandbox: Sandbox) -> None:
 def _nodes(stack: engine_stack_file.Stack, network: int) -> list[WorkerNode]:
     every_zone = stack.settings.availability_zones or (f"{stack.region}a", f"{stack.region}b")
     zones = every_zone[: stack.settings.worker_zones(len(every_zone))]
-    workers, most = stack.settings.workers, pod_networks.NODES
-    if workers.count > most:
-        raise SandboxError(f"workers.count: {workers.count} is too many. The sandbox can run up to {most}.")
+    workers = stack.settings.workers
     preferred = next(iter(workers.instance_types), "")
     return [WorkerNode(i + 1, zones[i % len(zones)], preferred, network) for i in range(workers.count)]
 

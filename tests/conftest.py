@@ -30,7 +30,6 @@ LONGEST_FIRST = (
     "tests/sandbox/test_zones.py",
     "tests/sandbox/test_many_workers.py",
     "tests/sandbox/test_commands.py",
-    "tests/sandbox/test_simulated.py",
     "tests/sandbox/plugins/test_kubernetes_plugin.py",
     "tests/sandbox/node/test_pods.py",
     "tests/in_pod/test_launch.py",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import shutil
@@ -21,6 +22,7 @@ from sandbox.errors import SandboxError
 
 CLUSTER = "sandbox"
 SECONDS_TO_START = 60
+SECONDS_TO_STOP = 10
 TRIES = 3
 PORTS = ("kubeApiserver", "etcd", "etcdPeer", "kubeControllerManager", "kubeScheduler", "kwokController")
 ELECTED = ("kube-controller-manager", "kube-scheduler")
@@ -131,13 +133,12 @@ class ControlPlane:
 
     def down(self) -> None:
         """Stop every component and delete the folder."""
-        ours = {name: pid for name, pid in self.pids().items() if processes.runs(pid, str(self.folder))}
-        for ending in (signal.SIGTERM, signal.SIGKILL):
-            for pid in ours.values():
-                if processes.runs(pid, str(self.folder)):
-                    os.kill(pid, ending)
-            if processes.wait(lambda: not any(processes.birth(pid) for pid in ours.values()), 5):
-                break
+        ours = [pid for pid in self.pids().values() if processes.runs(pid, str(self.folder))]
+        for pid in ours:
+            # After SIGTERM, the API server would wait for the end of all connections. Its data is deleted anyway.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        processes.wait(lambda: not any(processes.birth(pid) for pid in ours), SECONDS_TO_STOP)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def set_nodes(self, nodes: Sequence[WorkerNode]) -> None:

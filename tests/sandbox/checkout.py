@@ -42,6 +42,11 @@ JOB = Kind("batch/v1", "Job", "jobs", True)
 ENGINE = "import os, sys; from sandbox.commands import pulumi_environment as of; env = of('local');"
 ENGINE += " os.execvpe('pulumi', ['pulumi', *sys.argv[1:]], env)"
 MINUTES_FOR_ALL = 15
+# Starts a command on a machine that cannot isolate processes, so that pods are simulated.
+WITHOUT_MOUNT_NAMESPACES = (
+    *("unshare", "--user", "--map-root-user"),
+    *("sh", "-c", 'echo 0 > /proc/sys/user/max_mnt_namespaces && exec "$@"', "sh"),
+)
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,8 @@ import yaml
 
 from kube.client import PERSISTENT_VOLUME, Kind, Object
 from settings.schema import declared
-from tests.sandbox.checkout import JOB, Checkout
+from tests.sandbox.checkout import JOB, WITHOUT_MOUNT_NAMESPACES, Checkout
 from tests.sandbox.inventory import inventory
-from tests.sandbox.test_simulated import WITHOUT_MOUNT_NAMESPACES
 
 ADMIN, DEPLOYER = "arn:aws:iam::123456789012:role/admin", "arn:aws:iam::123456789012:role/ci"
 SSH_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
@@ -290,7 +289,7 @@ def stack(cached: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ch
 
 @pytest.fixture(scope="module")
 def empty(stack: Checkout) -> dict[str, list[str]]:
-    """The inventory of the account before the first resource. The stack runs afterwards."""
+    """The inventory of the account before the first resource."""
     # An invalid setting stops the program after the emulated AWS has started.
     write(stack, {**START, "trainers": 0})
     assert "trainers: 0" in stack.run("up", under=WITHOUT_MOUNT_NAMESPACES).stdout
@@ -303,9 +302,14 @@ def empty(stack: Checkout) -> dict[str, list[str]]:
     iam.create_user(UserName="deployer")
     anything = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}
     iam.create_policy(PolicyName="limit", PolicyDocument=json.dumps(anything))
-    write(stack, {"trainers": 3})
-    run(stack, "up")
     return found
+
+
+@pytest.fixture(scope="module")
+def first_up(stack: Checkout, empty: dict[str, list[str]]) -> str:
+    """What the first `up` prints."""
+    write(stack, {"trainers": 3})
+    return run(stack, "up")
 
 
 def run(stack: Checkout, *arguments: str) -> str:
@@ -336,7 +340,14 @@ def test_the_table_has_every_setting() -> None:
     assert set(listed) | set(REFUSED) == set(declared())
 
 
-@pytest.mark.usefixtures("empty")
+def test_without_mount_namespaces_pods_are_simulated_and_the_output_says_so(stack: Checkout, first_up: str) -> None:
+    assert "this machine does not isolate them" in first_up
+    assert "Pods were simulated: nothing was trained" in first_up
+    assert stack.job("paddle-cluster-job")["status"]["succeeded"] == 3
+    assert stack.client("s3").list_objects_v2(Bucket=stack.output("bucket"))["KeyCount"] == 0
+
+
+@pytest.mark.usefixtures("first_up")
 @pytest.mark.parametrize("key", REFUSED)
 def test_a_change_that_aws_cannot_make_is_refused_before_the_first_resource(stack: Checkout, key: str) -> None:
     file = stack.project / "Pulumi.local.yaml"
@@ -354,7 +365,7 @@ def test_a_change_that_aws_cannot_make_is_refused_before_the_first_resource(stac
     assert inventory(stack.client) == before
 
 
-@pytest.mark.usefixtures("empty")
+@pytest.mark.usefixtures("first_up")
 @pytest.mark.parametrize("name", GROUPS)
 def test_a_changed_setting_takes_effect(stack: Checkout, name: str) -> None:
     changes, data = GROUPS[name], data_of(stack)
@@ -374,7 +385,7 @@ def _holds(change: Change, stack: Checkout) -> bool:
         return False
 
 
-@pytest.mark.usefixtures("empty")
+@pytest.mark.usefixtures("first_up")
 def test_a_setting_of_the_sandbox_itself_takes_effect(stack: Checkout) -> None:
     context = yaml.safe_load((stack.sandbox / "stacks/local/kubernetes/kubeconfig").read_text())
     context["contexts"][0]["name"] = context["current-context"] = "lab"
@@ -390,6 +401,7 @@ def test_a_setting_of_the_sandbox_itself_takes_effect(stack: Checkout) -> None:
     assert [change.key for change in SET_BY_THE_SANDBOX if not _holds(change, stack)] == []
 
 
+@pytest.mark.usefixtures("first_up")
 def test_destroy_after_all_changes_leaves_only_the_logs(stack: Checkout, empty: dict[str, list[str]]) -> None:
     write(stack, {"retainData": False})
     if protected(stack):

@@ -15,8 +15,7 @@ import yaml
 
 from settings.schema import NODES_PER_GROUP
 from settings.subnets import ADDRESSES_PER_WORKER, AWS_RESERVED
-from tests.sandbox.checkout import Checkout
-from tests.sandbox.test_simulated import WITHOUT_MOUNT_NAMESPACES
+from tests.sandbox.checkout import WITHOUT_MOUNT_NAMESPACES, Checkout
 
 WORKERS = 1000
 

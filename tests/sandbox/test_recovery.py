@@ -36,6 +36,16 @@ def checkout(cached: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     checkout.stop()
 
 
+@pytest.fixture(scope="module")
+def other(cached: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
+    """Another checkout. An invalid setting stops its program after the start of all processes."""
+    other = Checkout.make(tmp_path_factory.mktemp("other"))
+    other.set(trainers=0)
+    assert "starting over" not in other.run("up").stdout
+    yield other
+    other.stop()
+
+
 @pytest.fixture
 def up(checkout: Checkout) -> Checkout:
     """The checkout with a stack that is up."""
@@ -147,24 +157,17 @@ def test_emulated_aws_killed_while_resources_are_created(checkout: Checkout) -> 
     assert_created_once(checkout)
 
 
-def test_an_emulated_aws_of_another_revision_is_replaced(tmp_path: Path) -> None:
-    other = Checkout.make(tmp_path)
-    try:
-        # An invalid setting stops the program after the start of all processes, which is enough here.
-        other.set(trainers=0)
-        assert "starting over" not in other.run("up").stdout
-        before = {name: other.pid(name) for name in ("aws", "workers-local")}
-        assert "starting over" not in other.run("up").stdout
-        assert {name: other.pid(name) for name in before} == before
-        for folder in ("cloud", "node"):
-            (other.project / f"sandbox/{folder}/new_code.py").touch()
-        refused = other.run("pulumi", "preview")
-        assert refused.returncode == 1
-        assert "by another revision. Run `make sandbox` first." in refused.stdout
-        assert "starting over" in other.run("up").stdout
-        assert all(other.pid(name) != pid for name, pid in before.items())
-    finally:
-        assert other.run("down").returncode == 0
+def test_an_emulated_aws_of_another_revision_is_replaced(other: Checkout) -> None:
+    before = {name: other.pid(name) for name in ("aws", "workers-local")}
+    assert "starting over" not in other.run("up").stdout
+    assert {name: other.pid(name) for name in before} == before
+    for folder in ("cloud", "node"):
+        (other.project / f"sandbox/{folder}/new_code.py").touch()
+    refused = other.run("pulumi", "preview")
+    assert refused.returncode == 1
+    assert "by another revision. Run `make sandbox` first." in refused.stdout
+    assert "starting over" in other.run("up").stdout
+    assert all(other.pid(name) != pid for name, pid in before.items())
 
 
 def test_an_interrupted_up_continues(up: Checkout) -> None:
@@ -190,19 +193,13 @@ def test_a_stale_lock_is_removed(up: Checkout) -> None:
     assert not lock.exists()
 
 
-def test_a_second_checkout_runs_independently(up: Checkout, tmp_path: Path) -> None:
-    other = Checkout.make(tmp_path)
-    try:
-        # An invalid setting stops the program after the start of all processes, which is enough here.
-        other.set(trainers=0)
-        other.run("up")
-        for name in ("aws", "workers-local", "kube-apiserver"):
-            assert other.pid(name) != up.pid(name)
-        assert up.api.config.server != other.api.config.server
-        assert pod_networks(up).isdisjoint(pod_networks(other))
-        assert other.api.list(JOB) == []
-    finally:
-        assert other.run("down").returncode == 0
+def test_a_second_checkout_runs_independently(up: Checkout, other: Checkout) -> None:
+    for name in ("aws", "workers-local", "kube-apiserver"):
+        assert other.pid(name) != up.pid(name)
+    assert up.api.config.server != other.api.config.server
+    assert pod_networks(up).isdisjoint(pod_networks(other))
+    assert other.api.list(JOB) == []
+    assert other.run("down").returncode == 0
     assert_created_once(up)
 
 
