@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import gc
 import os
 import signal
@@ -18,6 +19,10 @@ if __name__ == "__main__":
 os.environ["MOTO_IAM_LOAD_MANAGED_POLICIES"] = "true"
 
 from moto import backends
+from moto.core import responses
+from moto.core.models import DEFAULT_ACCOUNT_ID
+from moto.core.utils import method_names_from_class
+from moto.iam import models as iam
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import make_server
 
@@ -36,6 +41,25 @@ def one_at_a_time(application: Application) -> Application:
     return answer
 
 
+def do_once() -> None:
+    """Replace functions of moto that repeat the same work for each request: a fifth of its CPU time."""
+    # This one looks at every file in the folder of moto.
+    modules = tuple(backends.list_of_moto_modules())
+    backends.list_of_moto_modules = lambda: modules
+    # This one looks at every attribute of a class.
+    vars(responses)["method_names_from_class"] = functools.cache(method_names_from_class)
+    # This one creates IAM, with the 1600 policies of AWS, in every partition.
+    iam.get_account_id_from = account_of
+
+
+def account_of(access_key: str) -> str:
+    """The account of an access key, in the partitions that are used."""
+    for account, partitions in list(iam.iam_backends.items()):
+        if any(access_key in backend.access_keys for backend in list(partitions.values())):
+            return str(account)
+    return DEFAULT_ACCOUNT_ID
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m sandbox.cloud.server", description=__doc__)
     parser.add_argument("--port", type=int, required=True, help="port of 127.0.0.1 to listen on")
@@ -43,9 +67,7 @@ def main() -> None:
     given = parser.parse_args()
     port = given.port
     patches.apply()
-    # moto would look at each file of its folder twice per request, a sixth of its CPU time.
-    modules = tuple(backends.list_of_moto_modules())
-    backends.list_of_moto_modules = lambda: modules
+    do_once()
     moto: Application = DomainDispatcherApplication(create_backend_app)
     application = one_at_a_time(recorded_calls.recorded(moto, given.calls) if given.calls else moto)
     try:
