@@ -23,8 +23,6 @@ from recover.unrecorded import search_unrecorded
 OWNER_TAGS = ("project", "stack")
 
 SECURITY_GROUP = "aws:ec2/securityGroup:SecurityGroup"
-# Appears in the list of unfinished resources.
-WITHOUT_DEFAULT = ", without the rule of AWS that allows all outgoing traffic"
 
 # A resource that AWS is still creating must be ready before `pulumi up` uses it.
 WAITERS: Mapping[str, tuple[str, str, Callable[[Mapping[str, Any], str], dict[str, Any]]]] = {
@@ -93,10 +91,12 @@ def lines(deployment: Mapping[str, Any], found: Mapping[str, Sequence[str]]) -> 
         if not ids:
             text.append(f"  {each.type} {each.name}: does not exist, `pulumi up` creates it")
         for number, identity in enumerate(ids):
-            unwanted = number > 0 or each.urn in live
-            action = "a second one, `pulumi up` deletes it" if unwanted else "add to the state if it exists"
-            more = WITHOUT_DEFAULT if each.type == SECURITY_GROUP and not unwanted else ""
-            text.append(f"  {each.type} {each.name}: {identity}: {action}{more}")
+            action = "add to the state if it exists"
+            if number > 0 or each.urn in live:
+                action = "a second one, `pulumi up` deletes it"
+            elif each.type == SECURITY_GROUP:
+                action += ", without the rule of AWS that allows all outgoing traffic"
+            text.append(f"  {each.type} {each.name}: {identity}: {action}")
     return text
 
 

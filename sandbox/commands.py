@@ -321,10 +321,6 @@ def _recover(sandbox: Sandbox) -> None:
         raise SandboxError("the state could not be repaired. The reason is above. To start over: `make sandbox-down`.")
 
 
-def _endpoint(aws: processes.Process) -> str:
-    return f"http://127.0.0.1:{aws.port}"
-
-
 def _pass_settings(sandbox: Sandbox, aws: processes.Process) -> None:
     """Give the engine the settings that the stack file has now."""
     engine, kubeconfig = sandbox.engine, sandbox.kubernetes.kubeconfig
@@ -409,6 +405,10 @@ def _aws_endpoint(sandbox: Sandbox) -> str:
     if aws is None:
         name = sandbox.stack.name
         raise SandboxError(f"the emulated AWS of stack {name} is not running. Run `{_up_command(name)}` first.")
+    return _endpoint(aws)
+
+
+def _endpoint(aws: processes.Process) -> str:
     return f"http://127.0.0.1:{aws.port}"
 
 

@@ -302,7 +302,7 @@ def load() -> tuple[Settings, list[Problem]]:
 def not_maps(written: Mapping[str, object], project: str) -> dict[str, object]:
     """What a stack file has where a map belongs, such as `workers: 4`. Pulumi passes the default map instead."""
     maps = {key.partition(".")[0] for key in declared() if "." in key}
-    values = {key: written.get(f"{project}:{key}") for key in sorted(maps)}
+    values = {key: written.get(f"{project}:{key}") for key in maps}
     return {key: value for key, value in values.items() if value is not None and not isinstance(value, Mapping)}
 
 

@@ -35,7 +35,7 @@ def main() -> int:
     pulumi.runtime.configure(pulumi.runtime.Settings(**settings))
     # The SDK reports each step of each resource to the engine: 600 calls, a tenth of the CPU time of a preview. Only
     # `--debug` would show them; it still shows the messages of the program itself.
-    silent = SimpleNamespace(**{**vars(pulumi.log), "debug": lambda *_: None})
+    silent = SimpleNamespace(**{**vars(pulumi.log), "debug": lambda *_, **__: None})
     for module in ("invoke", "resource", "rpc_manager"):
         vars(sys.modules[f"pulumi.runtime.{module}"])["log"] = silent
 

@@ -284,7 +284,8 @@ def stack(cached: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ch
     made = Checkout.make(tmp_path_factory.mktemp("changes"))
     shutil.copytree(made.project / "workloads/in_pod/quick_start", made.project / "lab")
     yield made
-    made.run("down", under=WITHOUT_MOUNT_NAMESPACES)
+    down = made.run("down", under=WITHOUT_MOUNT_NAMESPACES)
+    assert down.returncode == 0, down.stdout
 
 
 @pytest.fixture(scope="module")
@@ -363,6 +364,7 @@ def test_a_change_that_aws_cannot_make_is_refused_before_the_first_resource(stac
     assert key in refused.stdout
     assert why in " ".join(refused.stdout.split())
     assert inventory(stack.client) == before
+    run(stack, "pulumi", "preview", "--expect-no-changes")
 
 
 @pytest.mark.usefixtures("first_up")

@@ -27,7 +27,8 @@ def checkout(cached: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     made.set(trainers=0)
     assert "trainers: 0" in made.run("up", under=WITHOUT_MOUNT_NAMESPACES).stdout
     yield made
-    made.run("down", under=WITHOUT_MOUNT_NAMESPACES)
+    down = made.run("down", under=WITHOUT_MOUNT_NAMESPACES)
+    assert down.returncode == 0, down.stdout
 
 
 def preview(checkout: Checkout, **settings: object) -> subprocess.CompletedProcess[str]:

@@ -113,7 +113,9 @@ def test_a_changed_job_is_refused_before_the_first_change(
 def test_more_workers_end_the_pause_and_repeat_no_job(checkout: Checkout, trained: dict[str, tuple[str, str]]) -> None:
     files = results(checkout)
     checkout.set(workers={"count": 1})
-    checkout.up()
+    # Also this command gives the cluster the nodes of the new setting.
+    done = checkout.run("pulumi", "up", "--yes", "--skip-preview")
+    assert done.returncode == 0, done.stdout
     assert scaling(checkout)["desiredSize"] == 1
     assert len(checkout.api.list(NODE)) == 1
     assert jobs(checkout) == trained

@@ -144,14 +144,14 @@ def test_destroy_continues_until_nothing_is_left(part: AwsPart, empty: Inventory
 
 def test_an_unfinished_security_group_allows_only_what_the_program_declares(part: AwsPart, empty: Inventory) -> None:
     up(part)
-    complete = json.loads(part.engine.output_of("stack", "export"))
-    resources = complete["deployment"]["resources"]
+    complete = part.engine.output_of("stack", "export")
+    resources = json.loads(complete)["deployment"]["resources"]
     (group,) = (each for each in resources if each["urn"].endswith("::efs-group"))
     # As if the engine had been killed before the provider revoked the rule that AWS adds to each new group.
     ec2 = client(part, "ec2")
     everything = [{"IpProtocol": "-1", "IpRanges": [{"CidrIp": "0.0.0.0/0"}]}]
     ec2.authorize_security_group_egress(GroupId=group["id"], IpPermissions=everything)
-    interrupted = without(json.dumps(complete), {group["urn"]})
+    interrupted = without(complete, {group["urn"]})
     unfinished = {key: value for key, value in group.items() if key not in ("id", "outputs")}
     interrupted["deployment"]["pending_operations"] = [{"resource": unfinished, "type": "creating"}]
     # `pulumi stack import` would drop the unfinished operation.

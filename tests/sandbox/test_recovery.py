@@ -43,7 +43,7 @@ def other(cached: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ch
     other.set(trainers=0)
     assert "starting over" not in other.run("up").stdout
     yield other
-    other.stop()
+    assert other.run("down").returncode == 0
 
 
 @pytest.fixture

@@ -18,17 +18,17 @@ def snake(name: str) -> str:
 
 
 def sdk_module(package: str, name: str) -> types.ModuleType:
-    """The SDK's module `name` of `pulumi_aws.PACKAGE`."""
+    """A module of the SDK, in a package such as `pulumi_aws.ec2`."""
     # The SDK loads a package at the first access. If one of its modules came first, the package would lose its names.
-    getattr(importlib.import_module(f"pulumi_aws.{package}"), "__all__", None)
-    return importlib.import_module(f"pulumi_aws.{package}.{name}")
+    getattr(importlib.import_module(package), "__all__", None)
+    return importlib.import_module(f"{package}.{name}")
 
 
 def resource_class(token: str) -> Any:
     """The SDK's class of a type: aws:eks/cluster:Cluster is Cluster of pulumi_aws.eks.cluster."""
     _, path, name = token.split(":")
     package, _, module = path.partition("/")
-    return getattr(sdk_module(package, snake(module)), name)
+    return getattr(sdk_module(f"pulumi_aws.{package}", snake(module)), name)
 
 
 def outputs(token: str) -> dict[str, Any]:

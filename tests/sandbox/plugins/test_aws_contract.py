@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import json
 import re
@@ -231,10 +230,8 @@ def test_functions_match_the_sdk() -> None:
     """Each function accepts and returns what the SDK's function sends and expects."""
     for token, invoke in INVOKES.items():
         module, name = token.split(":")[1].split("/")
-        file = sdk_outputs.snake(name)
-        source = (
-            importlib.import_module(f"pulumi_aws.{file}") if module == "index" else sdk_outputs.sdk_module(module, file)
-        )
+        package = "pulumi_aws" if module == "index" else f"pulumi_aws.{module}"
+        source = sdk_outputs.sdk_module(package, sdk_outputs.snake(name))
         sent = set(re.findall(r"__args__\['(\w+)'\]", inspect.getsource(source)))
         result = next(
             kind for n, kind in inspect.getmembers(source, inspect.isclass) if re.fullmatch(r"Get\w+Result", n)
