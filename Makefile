@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 POLICY := policy/.venv
-CHECKED := __main__.py settings infra workloads price preview bootstrap kube recover sandbox watch tests bench docs
+CHECKED := __main__.py settings infra workloads bootstrap tools sandbox tests docs
 STACK ?= dev
 # With this variable, each of the thousand Python processes of the tests would compile the program again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -24,13 +24,13 @@ sandbox-down: $(VENV)/.program ## destroy the stack of the sandbox and stop all 
 	$(BIN)/python -m sandbox down
 
 price: $(VENV)/.program ## show the price of a stack: make price STACK=dev
-	@$(BIN)/python -m price $(STACK)
+	@$(BIN)/python -m tools.price $(STACK)
 
 watch: $(VENV)/.watch ## show a running stack live: make watch STACK=dev
-	@$(BIN)/python -m watch --stack $(STACK)
+	@$(BIN)/python -m tools.watch --stack $(STACK)
 
 recover: $(VENV)/.recover ## repair a stack after Pulumi was killed: make recover STACK=dev
-	@$(BIN)/python -m recover $(STACK) $(if $(DRY_RUN),--dry-run)
+	@$(BIN)/python -m tools.recover $(STACK) $(if $(DRY_RUN),--dry-run)
 
 venv: $(VENV)/.checks ## install the pinned Python packages into .venv
 
@@ -39,15 +39,15 @@ $(VENV)/.program: requirements.txt constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.txt
 	@touch $@
 
-$(VENV)/.watch: $(VENV)/.program watch/requirements.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check -r watch/requirements.txt
+$(VENV)/.watch: $(VENV)/.program tools/watch/requirements.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check -r tools/watch/requirements.txt
 	@touch $@
 
-$(VENV)/.recover: $(VENV)/.program recover/requirements.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check -r recover/requirements.txt
+$(VENV)/.recover: $(VENV)/.program tools/recover/requirements.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check -r tools/recover/requirements.txt
 	@touch $@
 
-$(VENV)/.checks: $(VENV)/.program requirements-dev.txt sandbox/requirements.txt watch/requirements.txt
+$(VENV)/.checks: $(VENV)/.program requirements-dev.txt sandbox/requirements.txt tools/watch/requirements.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	@touch $@
 
@@ -74,7 +74,7 @@ unit-python: ## run the unit tests on another Python: make unit-python PYTHON=py
 	# PaddlePaddle has no packages for Python 3.14.
 	! $(PYTHON) -c "import sys; sys.exit(sys.version_info >= (3, 14))" || .venv-$(notdir $(PYTHON))/bin/pip install \
 		--quiet --disable-pip-version-check --dry-run -r requirements-dev.txt
-	.venv-$(notdir $(PYTHON))/bin/pip install --quiet --disable-pip-version-check -r watch/requirements.txt $$(grep -E "^(policy|pytest)" requirements-dev.txt)
+	.venv-$(notdir $(PYTHON))/bin/pip install --quiet --disable-pip-version-check -r tools/watch/requirements.txt $$(grep -E "^(policy|pytest)" requirements-dev.txt)
 	.venv-$(notdir $(PYTHON))/bin/pytest tests/unit -n auto
 
 test: venv policy ## run all checks and all tests
@@ -83,12 +83,12 @@ test: venv policy ## run all checks and all tests
 	$(BIN)/pytest --ignore tests/unit -n 4 --dist loadfile --no-loadscope-reorder --durations 15
 
 bench: venv ## measure the program (3 and 1000 trainers), the preparation of data and the export (1 GB each)
-	$(BIN)/python -m bench.program
-	$(BIN)/python -m bench.prepare 1
-	$(BIN)/python -m bench.export 1
+	$(BIN)/python -m tests.bench.program
+	$(BIN)/python -m tests.bench.prepare 1
+	$(BIN)/python -m tests.bench.export 1
 
 bench-watch: venv ## measure the live view with 1000 trainers on a real API server
-	$(BIN)/python -m bench.watch
+	$(BIN)/python -m tests.bench.watch
 
 report-screenshots: venv ## make pictures of report.html in screenshots/ (needs chromium)
 	$(BIN)/python -m tests.in_pod.report_screenshots screenshots
@@ -96,7 +96,7 @@ report-screenshots: venv ## make pictures of report.html in screenshots/ (needs 
 lock: ## update constraints.txt and the locks with hashes: pin the packages that the required ones depend on
 	rm -rf .lock && $(PYTHON) -m venv .lock
 	.lock/bin/pip install --quiet uv
-	grep -hE '^[a-zA-Z]' requirements.txt sandbox/requirements.txt watch/requirements.txt recover/requirements.txt requirements-dev.txt \
+	grep -hE '^[a-zA-Z]' requirements.txt sandbox/requirements.txt tools/watch/requirements.txt tools/recover/requirements.txt requirements-dev.txt \
 		| sort -u > .lock/all.txt
 	.lock/bin/uv pip compile --quiet --upgrade --universal --python-version 3.10 --no-header --no-annotate --no-emit-index-url \
 		.lock/all.txt -o constraints.txt

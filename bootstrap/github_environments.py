@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from bootstrap.github_main import BRANCH, CHECKS, RefusedError, check_code_owners, message_of, protect_main, refused
-from preview.github_api import ask
+from tools.github_client import ask
 
 NO_PLAN = (
     "GitHub did not accept required reviewers. For private repositories they need the Enterprise plan. "

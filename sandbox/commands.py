@@ -311,7 +311,7 @@ def _recover(sandbox: Sandbox) -> None:
     command = [
         str(sandbox.aws.python),
         "-m",
-        "recover",
+        "tools.recover",
         sandbox.stack.name,
         "--config-file",
         str(sandbox.engine.config),

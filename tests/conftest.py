@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from sandbox import build
+
 ROOT = Path(__file__).resolve().parent.parent
 LONGEST_FIRST = (
     "tests/sandbox/test_recovery.py",
@@ -30,20 +32,27 @@ LONGEST_FIRST = (
     "tests/sandbox/test_earlier_stacks.py",
     "tests/in_pod/test_prepare.py",
     "tests/sandbox/test_zones.py",
-    "tests/sandbox/node/test_pods.py",
-    "tests/sandbox/plugins/test_kubernetes_plugin.py",
+    "tests/emulator/node/test_pods.py",
+    "tests/emulator/plugins/test_kubernetes_plugin.py",
     "tests/sandbox/test_permissions.py",
     "tests/sandbox/test_bootstrap.py",
-    "tests/sandbox/plugins/test_aws_lifecycle.py",
+    "tests/emulator/plugins/test_aws_lifecycle.py",
     "tests/sandbox/test_many_workers.py",
     "tests/sandbox/test_log_group.py",
     "tests/sandbox/test_policy_pack.py",
-    "tests/sandbox/plugins/test_aws_provider.py",
+    "tests/emulator/plugins/test_aws_provider.py",
 )
 
 
 # The provider SDKs are millions of objects. With the default, Python searches them for garbage all the time.
 gc.set_threshold(100_000)
+
+
+@pytest.fixture(scope="session")
+def cached() -> None:
+    """Build the tools with the user's own home, before any test replaces it."""
+    build.tools()
+    build.engine()  # also if another `pulumi` is on PATH
 
 
 def pytest_sessionfinish() -> None:

@@ -16,9 +16,9 @@ from typing import Any
 
 import yaml
 
-from kube.client import APPLY, NODE, SERVICE_ACCOUNT, Api, ApiError, UnreachableError, load_kubeconfig
 from sandbox import processes
 from sandbox.errors import SandboxError
+from tools.kubernetes_client import APPLY, NODE, SERVICE_ACCOUNT, Api, ApiError, UnreachableError, load_kubeconfig
 
 CLUSTER = "sandbox"
 SECONDS_TO_START = 60

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from kube.client import Object
+from tools.kubernetes_client import Object
 
 
 class Metadata(TypedDict, total=False):

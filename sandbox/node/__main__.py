@@ -11,12 +11,12 @@ import threading
 import time
 from pathlib import Path
 
-from kube.client import Api, KubeconfigError, load_kubeconfig
 from sandbox.node.container_files import ContainerSpec
 from sandbox.node.container_run import ContainerRun, end_all_containers, start
 from sandbox.node.kubelet import Kubelet
 from sandbox.node.machine_files import machine_mounts
 from sandbox.node.pod_runner import Machine
+from tools.kubernetes_client import Api, KubeconfigError, load_kubeconfig
 
 
 def why_pods_cannot_run() -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from kube.client import CONFIG_MAP, SECRET, Api, Object
 from sandbox.cluster.objects import Container
 from sandbox.node.pod_context import NotReadyError, PodContext, UnsupportedError
+from tools.kubernetes_client import CONFIG_MAP, SECRET, Api, Object
 
 # The sandbox pulls no images, so it must know the ENTRYPOINT of an image that is used without a command.
 ENTRYPOINTS = {"aws-cli": ["aws"]}

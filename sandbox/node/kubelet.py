@@ -11,12 +11,12 @@ import time
 from http.server import ThreadingHTTPServer
 from typing import cast
 
-from kube.client import NODE, POD, STRATEGIC, ApiError, UnreachableError
 from sandbox.cluster.objects import Node, Pod
 from sandbox.node.container_run import any_container_runs, end_all_containers, end_containers
 from sandbox.node.log_server import serve_logs
 from sandbox.node.pod_runner import Machine, PodRunner, delete_now
 from sandbox.node.pod_status import FINAL_PHASES
+from tools.kubernetes_client import NODE, POD, STRATEGIC, ApiError, UnreachableError
 
 KWOK_NODE = "kwok.x-k8s.io/node"
 _STOP_SECONDS = 5.0

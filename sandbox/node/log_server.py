@@ -9,9 +9,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-from kube.client import load_pair
 from sandbox.node.container_run import has_watcher
 from sandbox.node.pod_runner import Machine
+from tools.kubernetes_client import load_pair
 
 
 def serve_logs(machine: Machine, address: str) -> ThreadingHTTPServer:

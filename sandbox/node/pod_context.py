@@ -6,8 +6,8 @@ import base64
 import re
 from dataclasses import dataclass
 
-from kube.client import SECRET, Api, Kind
 from sandbox.cluster.objects import Pod
+from tools.kubernetes_client import SECRET, Api, Kind
 
 
 class NotReadyError(Exception):

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from kube.client import POD, STRATEGIC, Api, ApiError, Object, UnreachableError
 from sandbox.cluster.objects import Container, Pod, VolumeMount
 from sandbox.node import container_run
 from sandbox.node.container_environment import command, variables
@@ -21,6 +20,7 @@ from sandbox.node.machine_files import is_inside, machine_mounts
 from sandbox.node.pod_context import NotReadyError, PodContext, UnsupportedError
 from sandbox.node.pod_status import FINAL_PHASES, Group, PodState, containers, pod_status, restarts
 from sandbox.node.pod_volumes import IAM_TOKEN_FOLDER, PodVolumes, Volume, hosts_file, write
+from tools.kubernetes_client import POD, STRATEGIC, Api, ApiError, Object, UnreachableError
 
 TICK_SECONDS = 0.1
 IDLE_SECONDS = 1.0

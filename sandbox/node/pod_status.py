@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from kube.client import Object, rfc3339
 from sandbox.cluster.objects import Container, Pod
 from sandbox.node.container_files import ContainerSpec, Ended
 from sandbox.node.container_run import ContainerRun, backoff, tail
+from tools.kubernetes_client import Object, rfc3339
 
 FINAL_PHASES = ("Succeeded", "Failed")
 Group = Literal["initContainers", "containers"]

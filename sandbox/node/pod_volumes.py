@@ -7,7 +7,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from kube.client import (
+from sandbox.node.pod_context import NotReadyError, PodContext, UnsupportedError
+from tools.kubernetes_client import (
     CONFIG_MAP,
     PERSISTENT_VOLUME,
     PERSISTENT_VOLUME_CLAIM,
@@ -15,7 +16,6 @@ from kube.client import (
     SERVICE_ACCOUNT,
     Object,
 )
-from sandbox.node.pod_context import NotReadyError, PodContext, UnsupportedError
 
 IAM_ROLE = "eks.amazonaws.com/role-arn"
 IAM_TOKEN_FOLDER = "/var/run/secrets/eks.amazonaws.com/serviceaccount"

@@ -19,8 +19,8 @@ from typing import Any
 import boto3
 import yaml
 
-from kube.client import Api, Kind, Object, load_kubeconfig
 from sandbox import build
+from tools.kubernetes_client import Api, Kind, Object, load_kubeconfig
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PROGRAM = (
@@ -30,10 +30,9 @@ PROGRAM = (
     "constraints.txt",
     "settings",
     "infra",
-    "recover",
     "workloads",
-    "kube",
     "sandbox",
+    "tools",
 )
 # A training, and a stand-in for paddle that starts it. The import of paddle alone takes a second of CPU per process.
 STUB = ROOT / "tests/in_pod/stub"

@@ -121,7 +121,7 @@ def official_calls() -> Mapping[str, frozenset[str]]:
 
 def recover_calls(action: str) -> bool:
     """Whether the code of `make recover` contains the boto3 method of an action."""
-    code = "".join(file.read_text() for file in (PROJECT / "recover").glob("*.py"))
+    code = "".join(file.read_text() for file in (PROJECT / "tools/recover").glob("*.py"))
     method = re.sub(r"(?<!^)(?=[A-Z])", "_", action.partition(":")[2]).lower()
     return re.search(rf"\b{method}\b", code) is not None
 

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 import yaml
 
-from kube.client import PERSISTENT_VOLUME, Kind, Object
 from settings.schema import declared
 from tests.sandbox.checkout import JOB, WITHOUT_MOUNT_NAMESPACES, Checkout
 from tests.sandbox.inventory import inventory
+from tools.kubernetes_client import PERSISTENT_VOLUME, Kind, Object
 
 ADMIN, DEPLOYER = "arn:aws:iam::123456789012:role/admin", "arn:aws:iam::123456789012:role/ci"
 SSH_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"

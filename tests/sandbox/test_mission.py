@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kube.client import NODE, PERSISTENT_VOLUME, POD, parse_time
 from sandbox.engine.pulumi_cli import PulumiCli
 from tests.sandbox import listening
 from tests.sandbox.checkout import JOB, Checkout, changes, eventually
 from tests.sandbox.inventory import added, inventory
+from tools.kubernetes_client import NODE, PERSISTENT_VOLUME, POD, parse_time
 
 PROCESSES = ("aws", "workers-local", "etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager")
 ALL_JOBS = ("paddle-data", "paddle-cluster-job", "paddle-export")

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from kube.client import NODE
 from tests.sandbox.checkout import JOB, Checkout
 from tests.sandbox.inventory import inventory
+from tools.kubernetes_client import NODE
 
 JOBS = {"paddle-data", "paddle-cluster-job", "paddle-export"}
 # One short training.

@@ -25,12 +25,11 @@ PROGRAM = (
     "__main__.py",
     "Pulumi.yaml",
     "bootstrap",
-    "preview",
     "docs",
     "infra",
     "policy",
-    "price",
     "settings",
+    "tools",
     "workloads",
 )
 SECRET = "s3://a-bucket-that-nobody/may-know"
@@ -76,7 +75,7 @@ class Project:
             assert before.count(old) == 1, f"{file} has changed: {old}"
             written.write_text(written.read_text().replace(old, new))
         try:
-            done = self.run(sys.executable, "-m", "preview.run", "dev", "--base", "HEAD", "--commit", "abc1234")
+            done = self.run(sys.executable, "-m", "tools.preview.run", "dev", "--base", "HEAD", "--commit", "abc1234")
         finally:
             written.write_text(before)
         assert done.stdout, done.stderr

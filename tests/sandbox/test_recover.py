@@ -1,4 +1,4 @@
-"""Kills the engine in the middle of `up` and `destroy`. After `python -m recover`, `up` and `destroy` must complete."""
+"""Kills the engine in the middle of `up` and `destroy`. After `make recover`, `up` and `destroy` must complete."""
 
 from __future__ import annotations
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kube.client import NODE, POD, ApiError
 from tests.sandbox.checkout import JOB, Checkout, eventually
 from tests.sandbox.inventory import inventory
+from tools.kubernetes_client import NODE, POD, ApiError
 
 # The training waits while the volume has this file, so that it runs when it is interrupted.
 HOLD = "hold"

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kube.client import POD
 from tests.sandbox.checkout import Checkout, eventually
+from tools.kubernetes_client import POD
 
 TRAINING = "paddle-cluster-job"
 # The training waits until the test creates a file on the volume, so it still runs during the commands of the test.

@@ -20,9 +20,9 @@ from typing import Any
 
 import pytest
 
-from kube.client import POD, ApiError, Kind
 from tests.sandbox import listening
 from tests.sandbox.checkout import Checkout, eventually
+from tools.kubernetes_client import POD, ApiError, Kind
 from workloads.in_pod import contract
 
 RECORDS, PASSES = 20_000, 8

@@ -10,9 +10,9 @@ import boto3
 import pytest
 import yaml
 
-from kube.client import PERSISTENT_VOLUME, Api, load_kubeconfig
 from tests.sandbox.checkout import ROOT, Checkout
 from tests.sandbox.inventory import Client, inventory
+from tools.kubernetes_client import PERSISTENT_VOLUME, Api, load_kubeconfig
 
 ADMIN = "arn:aws:iam::123456789012:role/admin"
 

@@ -174,7 +174,7 @@ def test_a_lock_has_the_pinned_versions_and_a_hash_for_each(folder: str) -> None
 def test_maintainers_review_what_decides_about_deployments() -> None:
     lines = (PROJECT / ".github/CODEOWNERS").read_text().splitlines()
     owned = {line.split()[0] for line in lines if line and not line.startswith("#")}
-    assert owned == {"/.github/", "/bootstrap/", "/policy/", "/preview/"}
+    assert owned == {"/.github/", "/bootstrap/", "/policy/", "/tools/"}
 
 
 @pytest.mark.parametrize("file", FILES)
@@ -250,14 +250,14 @@ def test_the_required_checks_are_jobs_of_each_pull_request() -> None:
     assert not [job for job in ("test", "unit") if "if" in workflow("test.yml")["jobs"][job]]
 
 
-@pytest.mark.parametrize("missing", ["", "preview/changed.py", "requirements.lock", "policy/requirements.lock"])
+@pytest.mark.parametrize("missing", ["", "tools/preview/changed.py", "requirements.lock", "policy/requirements.lock"])
 def test_an_older_base_is_reported_in_words(tmp_path: Path, missing: str) -> None:
     steps = jobs()["preview.yml", "changed"]["steps"]
     check, changed = (
-        next(i for i, step in enumerate(steps) if words in step.get("run", "")) for words in ("::error::", "-m preview")
+        next(i for i, step in enumerate(steps) if words in step.get("run", "")) for words in ("::error::", "-m tools.preview")
     )
     assert check < changed
-    for file in {"preview/changed.py", "requirements.lock", "policy/requirements.lock"} - {missing}:
+    for file in {"tools/preview/changed.py", "requirements.lock", "policy/requirements.lock"} - {missing}:
         (tmp_path / file).parent.mkdir(exist_ok=True)
         (tmp_path / file).touch()
     done = bash(steps[check]["run"], tmp_path)
@@ -310,11 +310,11 @@ def test_the_test_job_runs_all_tests() -> None:
 
 def test_a_failed_preview_is_commented_too() -> None:
     preview, upload = jobs()["preview.yml", "preview"]["steps"][-2:]
-    assert '.venv/bin/python -m preview.run "$STACK" ' in preview["run"]
+    assert '.venv/bin/python -m tools.preview.run "$STACK" ' in preview["run"]
     assert upload["if"] == f"always() && steps.{preview['id']}.outcome != 'skipped'"
     comment = jobs()["preview.yml", "comment"]
     assert comment["if"].startswith("always() && ")
-    assert 'python3 -m preview.comment "$NUMBER"' in comment["steps"][-1]["run"]
+    assert 'python3 -m tools.preview.comment "$NUMBER"' in comment["steps"][-1]["run"]
     assert "> ../comment.md" in preview["run"]
     assert "< ../comment.md" in comment["steps"][-1]["run"]
     assert upload["with"]["name"] == comment["steps"][-2]["with"]["name"] == "comment-${{ matrix.stack }}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kube.client import Object
+from tools.kubernetes_client import Object
 
 AUTONAMED = "pulumi.com/autonamed"
 DELETION_PROPAGATION = "pulumi.com/deletionPropagationPolicy"

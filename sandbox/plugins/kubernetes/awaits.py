@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from kube.client import POD, Api, ApiError, Kind, Object, UnreachableError
 from sandbox.plugins.kubernetes import annotation
+from tools.kubernetes_client import POD, Api, ApiError, Kind, Object, UnreachableError
 
 DEFAULT_SECONDS = 600.0
 VOLUME_SECONDS = 300.0

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from kube.client import Object
 from sandbox.plugins.wire import UNKNOWN, Unknown
+from tools.kubernetes_client import Object
 
 Path = tuple[str | int, ...]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kube.client import Kind, Object
 from sandbox.plugins.kubernetes.diff import Path
 from sandbox.plugins.wire import Unknown
+from tools.kubernetes_client import Kind, Object
 
 _TYPES: dict[str, type | tuple[type, ...]] = {
     "object": dict,

@@ -14,17 +14,6 @@ from google.protobuf import empty_pb2, struct_pb2
 from grpc import ServicerContext as Context
 from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc, plugin_pb2, provider_pb2, provider_pb2_grpc
 
-from kube.client import (
-    APPLY,
-    JSON_PATCH,
-    Api,
-    ApiError,
-    Kind,
-    KubeconfigError,
-    Object,
-    UnreachableError,
-    load_kubeconfig,
-)
 from sandbox.plugins.kubernetes import annotation, awaits, diff, openapi
 from sandbox.plugins.servicer import (
     InitFailedError,
@@ -36,6 +25,17 @@ from sandbox.plugins.servicer import (
     type_token,
 )
 from sandbox.plugins.wire import Secret, State, Unknown, Value, has_secret, has_unknown, read, reveal, write
+from tools.kubernetes_client import (
+    APPLY,
+    JSON_PATCH,
+    Api,
+    ApiError,
+    Kind,
+    KubeconfigError,
+    Object,
+    UnreachableError,
+    load_kubeconfig,
+)
 
 VERSION = "4.34.2"  # of the SDK whose names this provider uses
 PAGE = "docs/emulated-kubernetes-provider.md"

@@ -5,10 +5,10 @@ import re
 import pulumi
 import pytest
 
-from price.cost import estimate
 from settings.schema import PROJECT
 from settings.stack_file import stack_settings
 from tests.unit.conftest import RunStack
+from tools.price.cost import estimate
 
 ENGLISH, CHINESE = ("README.md", "README.zh.md")
 

@@ -1,0 +1,539 @@
+"""Pods run as processes of this machine, with a real API server."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sandbox import build
+from sandbox.cluster.control_plane import ControlPlane, WorkerNode
+from sandbox.processes import free_ports
+from tests.emulator.cluster_helpers import JOB, NodeProcess, eventually, job
+from tests.emulator.node.pods import create, pid, pod, run_to_end, started, terminated, wait_for_phase, waiting_message
+from tools.kubernetes_client import (
+    CONFIG_MAP,
+    NODE,
+    PERSISTENT_VOLUME,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    SERVICE_ACCOUNT,
+    Api,
+    Object,
+)
+
+SLEEP = "trap 'echo stopping; exit 0' TERM; echo up; while :; do sleep 0.05; done"
+# A command line that no other process of this machine has.
+SLEEP_OF_THIS_RUN = f"sleep {random.randrange(10**6, 10**9)}"
+
+
+def processes_with(text: str) -> list[int]:
+    """The processes that have this text in their command line."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if text in (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"):
+                found.append(int(folder.name))
+    return found
+
+
+def is_alive(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+# The environment of a container.
+
+
+def test_command_arguments_and_variables_are_resolved(
+    api: Api, node: NodeProcess, namespace: str, network: int
+) -> None:
+    manifest = pod("vars", "", args=["$(GREETING), $(NAME)!", "$$(NAME)", "$(NOBODY)"])
+    main = manifest["spec"]["containers"][0]
+    main["command"] = [
+        "sh",
+        "-c",
+        'printf "%s\n" "$0" "$@" "$NAME" "$WHERE" "$LABEL" "$IP" "$EMPTY-"; pwd; hostname -i',
+    ]
+    fields = {
+        "NAME": "metadata.name",
+        "WHERE": "spec.nodeName",
+        "IP": "status.podIP",
+        "LABEL": "metadata.labels['a/b']",
+    }
+    main["env"] = [{"name": k, "valueFrom": {"fieldRef": {"fieldPath": path}}} for k, path in fields.items()]
+    main["env"] += [{"name": "GREETING", "value": "hello $(NAME)"}, {"name": "EMPTY", "value": ""}]
+    manifest["metadata"]["labels"] = {"a/b": "c"}
+    done, log = run_to_end(api, node, namespace, manifest)
+    address = done["status"]["podIP"]
+    where = done["spec"]["nodeName"]
+    assert address.startswith(f"127.{network}.{where.removeprefix('node-')}.")
+    assert log.splitlines() == [
+        "hello vars, vars!",
+        "$(NAME)",
+        "$(NOBODY)",
+        "vars",
+        where,
+        "c",
+        address,
+        "-",
+        "/",
+        address,
+    ]
+
+
+def test_a_container_gets_no_variable_of_the_machine(api: Api, node: NodeProcess, namespace: str) -> None:
+    _, log = run_to_end(api, node, namespace, pod("env", "env; command -v python3"))
+    *variables, python = log.splitlines()
+    names = {line.partition("=")[0] for line in variables}
+    expected = {"HOME", "HOSTNAME", "LANG", "PATH", "PWD", "SHLVL", "_"}
+    assert {name for name in names if not name.startswith("KUBERNETES_")} <= expected
+    assert python == str(Path(sys.executable).parent.resolve() / "python3")
+    assert "HOME=/root" in variables
+
+
+def test_a_container_can_call_the_api_server_as_its_service_account(
+    api: Api, node: NodeProcess, namespace: str
+) -> None:
+    script = """
+import json, os, ssl, urllib.request, pathlib
+here = pathlib.Path("/var/run/secrets/kubernetes.io/serviceaccount")
+url = f"https://{os.environ['KUBERNETES_SERVICE_HOST']}:{os.environ['KUBERNETES_SERVICE_PORT_HTTPS']}"
+body = json.dumps({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}).encode()
+headers = {"Authorization": "Bearer " + (here / "token").read_text(), "Content-Type": "application/json"}
+request = urllib.request.Request(url + "/apis/authentication.k8s.io/v1/selfsubjectreviews", body, headers)
+trust = ssl.create_default_context(cafile=here / "ca.crt")
+user = json.load(urllib.request.urlopen(request, context=trust))["status"]["userInfo"]
+print(user["username"], user["extra"]["authentication.kubernetes.io/pod-name"], (here / "namespace").read_text())
+"""
+    _, log = run_to_end(api, node, namespace, pod("who", "", command=["python3", "-c", script]))
+    assert log.split() == [f"system:serviceaccount:{namespace}:default", "['who']", namespace]
+
+
+def test_a_pod_gets_the_iam_role_of_its_service_account(api: Api, node: NodeProcess, namespace: str) -> None:
+    role = "arn:aws:iam::123456789012:role/export"
+    metadata = {"name": "export", "annotations": {"eks.amazonaws.com/role-arn": role}}
+    api.request("POST", SERVICE_ACCOUNT.path(namespace), {"metadata": metadata})
+    manifest = pod("role", 'echo $AWS_ROLE_ARN; cut -d. -f2 "$AWS_WEB_IDENTITY_TOKEN_FILE" | base64 -d 2>/dev/null')
+    manifest["spec"]["serviceAccountName"] = "export"
+    _, log = run_to_end(api, node, namespace, manifest)
+    assert log.splitlines()[0] == role
+    assert '"aud":["sts.amazonaws.com"]' in log
+
+
+def test_a_container_is_root_with_the_capabilities_of_its_security_context(
+    api: Api, node: NodeProcess, namespace: str
+) -> None:
+    script = "id -u; grep -E '^(CapBnd|CapEff|NoNewPrivs)' /proc/self/status"
+    confined = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    _, log = run_to_end(api, node, namespace, pod("confined", script, securityContext=confined))
+    assert log.split() == ["0", "CapEff:", "0" * 16, "CapBnd:", "0" * 16, "NoNewPrivs:", "1"]
+    _, log = run_to_end(api, node, namespace, pod("free", f"{script}; mount -t tmpfs none /tmp && echo mounted"))
+    assert log.splitlines()[-2:] == ["NoNewPrivs:\t0", "mounted"]
+
+
+def test_a_read_only_root_leaves_only_volumes_writable(api: Api, node: NodeProcess, namespace: str) -> None:
+    script = "for file in /new /tmp/new /root/new /scratch/new; do touch $file && echo $file; done 2>/dev/null; true"
+    for readonly, writable in ((False, ["/new", "/tmp/new", "/root/new", "/scratch/new"]), (True, ["/scratch/new"])):
+        manifest = pod(
+            f"readonly-{readonly}".lower(),
+            script,
+            securityContext={"readOnlyRootFilesystem": readonly},
+            volumeMounts=[{"name": "scratch", "mountPath": "/scratch"}],
+        )
+        manifest["spec"]["volumes"] = [{"name": "scratch", "emptyDir": {}}]
+        _, log = run_to_end(api, node, namespace, manifest)
+        assert log.split() == writable
+
+
+def test_volumes_are_mounted_at_their_paths(api: Api, node: NodeProcess, namespace: str) -> None:
+    data = {"data": {"run.sh": "echo from the map", "deep.txt": "deep"}}
+    api.request("POST", CONFIG_MAP.path(namespace), {"metadata": {"name": "scripts"}} | data)
+    items = [{"key": "run.sh", "path": "run.sh", "mode": 0o755}, {"key": "deep.txt", "path": "sub/deep.txt"}]
+    manifest = pod(
+        "volumes",
+        "/paddle-job/run.sh; cat /paddle-job/sub/deep.txt /etc/pod/name; echo; cat /home/shared/from-init; "
+        "touch /paddle-job/new 2>/dev/null || echo read-only; echo mine > /home/shared/mine",
+        volumeMounts=[
+            {"name": "scripts", "mountPath": "/paddle-job"},
+            {"name": "shared", "mountPath": "/home/shared"},
+            {"name": "about", "mountPath": "/etc/pod"},
+        ],
+    )
+    manifest["spec"]["volumes"] = [
+        {"name": "scripts", "configMap": {"name": "scripts", "items": items}},
+        {"name": "shared", "emptyDir": {}},
+        {"name": "about", "downwardAPI": {"items": [{"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}]}},
+    ]
+    first: Object = {"name": "first", "image": "busybox", "command": ["sh", "-c", "echo from init > /other/from-init"]}
+    first["volumeMounts"] = [{"name": "shared", "mountPath": "/other"}]
+    manifest["spec"]["initContainers"] = [first]
+    _, log = run_to_end(api, node, namespace, manifest)
+    assert log.splitlines() == ["from the map", "deepvolumes", "from init", "read-only"]
+    for folder in ("/paddle-job", "/home/shared", "/etc/pod", "/other"):
+        assert not Path(folder).exists()
+
+
+def test_a_volume_above_the_tools_does_not_hide_them(api: Api, node: NodeProcess, namespace: str) -> None:
+    mounts = [{"name": "above", "mountPath": str(Path(sys.prefix).parent)}]
+    manifest = pod("above", "python3 -c 'import yaml; print(yaml.__file__)'", volumeMounts=mounts)
+    manifest["spec"]["volumes"] = [{"name": "above", "emptyDir": {}}]
+    _, log = run_to_end(api, node, namespace, manifest)
+    assert log.startswith(f"{sys.prefix}/")
+
+
+def test_pods_share_the_file_system_of_their_persistent_volume(api: Api, node: NodeProcess, namespace: str) -> None:
+    spec: Object = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteMany"], "storageClassName": ""}
+    spec |= {"nfs": {"server": "fs-0abc.efs.us-west-2.amazonaws.com", "path": "/"}}
+    api.request("POST", PERSISTENT_VOLUME.path(), {"metadata": {"name": namespace}, "spec": spec})
+    wanted: Object = {"accessModes": ["ReadWriteMany"], "storageClassName": "", "volumeName": namespace}
+    wanted["resources"] = {"requests": {"storage": "1Gi"}}
+    for name, script in (("writer", "echo written > /efs/file"), ("reader", "cat /efs/file")):
+        manifest = pod(name, script, volumeMounts=[{"name": "efs", "mountPath": "/efs"}])
+        manifest["spec"]["volumes"] = [{"name": "efs", "persistentVolumeClaim": {"claimName": "efs"}}]
+        create(api, namespace, manifest)
+        if name == "writer":
+            claim = {"metadata": {"name": "efs"}, "spec": wanted}
+            api.request("POST", PERSISTENT_VOLUME_CLAIM.path(namespace), claim)
+        done = wait_for_phase(api, namespace, name, "Succeeded", "Failed")
+    assert node.log(done, "main") == "written\n"
+    assert (node.root / "volumes/fs-0abc/file").read_text() == "written\n"
+    api.request("DELETE", PERSISTENT_VOLUME.path("", namespace))
+
+
+# Start and end.
+
+
+def test_init_containers_run_in_order_and_a_failed_one_fails_the_pod(
+    api: Api, node: NodeProcess, namespace: str
+) -> None:
+    manifest = pod("order", "cat /w/log", volumeMounts=[{"name": "w", "mountPath": "/w"}])
+    manifest["spec"]["volumes"] = [{"name": "w", "emptyDir": {}}]
+    steps = [("one", "sleep 0.3; echo one >> /w/log"), ("two", "echo two >> /w/log")]
+    manifest["spec"]["initContainers"] = [
+        {
+            "name": name,
+            "image": "x",
+            "command": ["sh", "-c", script],
+            "volumeMounts": [{"name": "w", "mountPath": "/w"}],
+        }
+        for name, script in steps
+    ]
+    assert run_to_end(api, node, namespace, manifest)[1] == "one\ntwo\n"
+    manifest["metadata"]["name"] = "broken"
+    manifest["spec"]["initContainers"][0]["command"] = ["sh", "-c", "exit 4"]
+    create(api, namespace, manifest)
+    status = wait_for_phase(api, namespace, "broken", "Succeeded", "Failed")["status"]
+    assert status["phase"] == "Failed"
+    assert status["initContainerStatuses"][0]["state"]["terminated"]["exitCode"] == 4
+    assert "waiting" in status["containerStatuses"][0]["state"]
+
+
+@pytest.mark.parametrize(
+    ("script", "policy", "code", "reason", "message"),
+    [
+        ("true", "File", 0, "Completed", None),
+        ("echo last words; exit 7", "File", 7, "Error", None),
+        ("echo last words; exit 7", "FallbackToLogsOnError", 7, "Error", "last words"),
+        ("echo why > /dev/termination-log; exit 7", "FallbackToLogsOnError", 7, "Error", "why"),
+    ],
+)
+def test_the_status_has_exit_code_reason_and_message(
+    api: Api, node: NodeProcess, namespace: str, script: str, policy: str, code: int, reason: str, message: str | None
+) -> None:
+    manifest = pod("end", script, terminationMessagePolicy=policy)
+    done, _ = run_to_end(api, node, namespace, manifest)
+    state = terminated(api, namespace, "end")
+    assert (state["exitCode"], state["reason"], (state.get("message") or "").strip() or None) == (code, reason, message)
+    assert done["status"]["phase"] == ("Failed" if code else "Succeeded")
+
+
+def test_a_missing_command_fails_the_pod(api: Api, node: NodeProcess, namespace: str) -> None:
+    create(api, namespace, pod("absent", "", command=["no-such-command"]))
+    wait_for_phase(api, namespace, "absent", "Failed")
+    state = terminated(api, namespace, "absent")
+    assert (state["exitCode"], state["reason"]) == (128, "StartError")
+    assert "no-such-command" in state["message"]
+
+
+def test_a_pod_that_needs_an_unsupported_feature_waits_and_names_it(
+    api: Api, node: NodeProcess, namespace: str
+) -> None:
+    manifest = pod("host", "true")
+    manifest["spec"]["volumes"] = [{"name": "host", "hostPath": {"path": "/"}}]
+    create(api, namespace, manifest)
+    create(api, namespace, pod("lifecycle", "true", lifecycle={"preStop": {"sleep": {"seconds": 1}}}))
+    create(api, namespace, pod("nobody", "true", securityContext={"runAsUser": 65534}))
+    create(api, namespace, pod("adds", "true", securityContext={"capabilities": {"drop": ["ALL"], "add": ["CHOWN"]}}))
+    nothing = pod("nothing", "")
+    del nothing["spec"]["containers"][0]["command"]
+    create(api, namespace, nothing)
+
+    eventually(lambda: "hostPath is not supported" in waiting_message(api, namespace, "host"))
+    eventually(lambda: "lifecycle is not supported" in waiting_message(api, namespace, "lifecycle"))
+    eventually(lambda: "securityContext: runAsUser is not supported" in waiting_message(api, namespace, "nobody"))
+    eventually(
+        lambda: "capabilities other than drop: [ALL] is not supported" in waiting_message(api, namespace, "adds")
+    )
+    eventually(lambda: "set `command`" in waiting_message(api, namespace, "nothing"))
+
+
+def test_a_pod_waits_for_a_missing_config_map(api: Api, node: NodeProcess, namespace: str) -> None:
+    manifest = pod("patient", "echo $A")
+    source = {"configMapKeyRef": {"name": "late", "key": "a"}}
+    manifest["spec"]["containers"][0]["env"] = [{"name": "A", "valueFrom": source}]
+    create(api, namespace, manifest)
+
+    eventually(lambda: "ConfigMap late does not exist" in waiting_message(api, namespace, "patient"))
+    api.request("POST", CONFIG_MAP.path(namespace), {"metadata": {"name": "late"}, "data": {"a": "here"}})
+    assert node.log(wait_for_phase(api, namespace, "patient", "Succeeded"), "main") == "here\n"
+
+
+def test_the_restart_policy_runs_a_failed_container_again(api: Api, node: NodeProcess, namespace: str) -> None:
+    manifest = pod("again", "test -e /w/x || { touch /w/x; exit 1; }", volumeMounts=[{"name": "w", "mountPath": "/w"}])
+    manifest["spec"] |= {"restartPolicy": "OnFailure", "volumes": [{"name": "w", "emptyDir": {}}]}
+    done, _ = run_to_end(api, node, namespace, manifest)
+    status = done["status"]["containerStatuses"][0]
+    assert status["restartCount"] == 1
+    assert status["lastState"]["terminated"]["exitCode"] == 1
+    assert done["status"]["phase"] == "Succeeded"
+
+
+def test_deleting_a_pod_sends_sigterm_and_then_sigkill(api: Api, node: NodeProcess, namespace: str) -> None:
+    polite = started(api, node, namespace, pod("polite", SLEEP))
+    deaf = pod("deaf", "trap '' TERM; echo up; sleep 60")
+    deaf["spec"]["terminationGracePeriodSeconds"] = 1
+    stubborn = started(api, node, namespace, deaf)
+    for name in ("polite", "deaf"):
+        api.request("DELETE", POD.path(namespace, name))
+    for each in (polite, stubborn):
+        eventually(lambda each=each: api.find(POD, namespace, each["metadata"]["name"]) is None)  # type: ignore[misc]
+        assert not is_alive(pid(each))
+    assert node.log(polite, "main") == "up\nstopping\n"
+
+
+def test_killing_the_process_fails_the_pod_and_kills_its_children(api: Api, node: NodeProcess, namespace: str) -> None:
+    running = started(api, node, namespace, pod("victim", f"{SLEEP_OF_THIS_RUN} & echo up; wait"))
+    os.kill(pid(running), signal.SIGKILL)
+    assert wait_for_phase(api, namespace, "victim", "Succeeded", "Failed")["status"]["phase"] == "Failed"
+    state = terminated(api, namespace, "victim")
+    assert (state["exitCode"], state["signal"]) == (137, 9)
+    assert processes_with(SLEEP_OF_THIS_RUN) == []
+
+
+def test_the_job_controller_ends_a_job_after_its_deadline(api: Api, node: NodeProcess, namespace: str) -> None:
+    api.request("POST", JOB.path(namespace), job("slow", namespace, "sleep 60", activeDeadlineSeconds=1))
+
+    def failed() -> list[str]:
+        conditions = api.get(JOB, namespace, "slow").get("status", {}).get("conditions") or []
+        return [condition["reason"] for condition in conditions if condition["type"] == "Failed"]
+
+    assert eventually(failed) == ["DeadlineExceeded"]
+    eventually(lambda: api.list(POD, namespace) == [])
+
+
+def test_the_pods_of_an_indexed_job_reach_each_other(api: Api, node: NodeProcess, namespace: str) -> None:
+    script = """
+import os, socket, time
+index = int(os.environ["JOB_COMPLETION_INDEX"])
+server = socket.create_server((os.environ["POD_IP"], 7164))
+(open(f"/efs/{index}", "w")).write(os.environ["POD_IP"])
+while len([name for name in os.listdir("/efs") if os.path.getsize("/efs/" + name)]) < 3:
+    time.sleep(0.05)
+peer = open(f"/efs/{(index + 1) % 3}").read()
+socket.create_connection((peer, 7164)).sendall(str(index).encode())
+print(server.accept()[0].recv(9).decode())
+"""
+    manifest = job("three", namespace, "", completions=3, parallelism=3, completionMode="Indexed")
+    manifest["spec"]["template"]["spec"] |= {"volumes": [{"name": "efs", "persistentVolumeClaim": {"claimName": "c"}}]}
+    main = manifest["spec"]["template"]["spec"]["containers"][0]
+    main |= {"command": ["python3", "-c", script], "volumeMounts": [{"name": "efs", "mountPath": "/efs"}]}
+    main["env"] = [{"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
+    spec: Object = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteMany"], "storageClassName": ""}
+    csi = {"driver": "efs.csi.aws.com", "volumeHandle": "fs-0def::fsap-0123"}
+    api.request("POST", PERSISTENT_VOLUME.path(), {"metadata": {"name": namespace}, "spec": spec | {"csi": csi}})
+    claim: Object = {"accessModes": ["ReadWriteMany"], "storageClassName": "", "volumeName": namespace}
+    claim |= {"resources": {"requests": {"storage": "1Gi"}}}
+    api.request("POST", PERSISTENT_VOLUME_CLAIM.path(namespace), {"metadata": {"name": "c"}, "spec": claim})
+    api.request("POST", JOB.path(namespace), manifest)
+    eventually(lambda: api.get(JOB, namespace, "three").get("status", {}).get("succeeded") == 3)
+    pods = api.list(POD, namespace)
+    logs = {p["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"]: node.log(p, "main") for p in pods}
+    assert logs == {"0": "2\n", "1": "0\n", "2": "1\n"}
+    assert len({p["status"]["podIP"] for p in pods}) == 3
+    assert sorted(path.name for path in (node.root / "volumes/fs-0def/fsap-0123").iterdir()) == ["0", "1", "2"]
+    api.request("DELETE", PERSISTENT_VOLUME.path("", namespace))
+
+
+SERVERS = """
+import socket, subprocess, sys
+port, other_port = int(sys.argv[1]), int(sys.argv[2])
+v4, v6, stream, datagram = socket.AF_INET, socket.AF_INET6, socket.SOCK_STREAM, socket.SOCK_DGRAM
+def bound(family, kind, *address, only=0):
+    server = socket.socket(family, kind)
+    if family == v6:
+        server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, only)
+    if address:
+        server.bind(address)
+    if kind == stream:
+        server.listen()
+    held.append(server)
+    return server.getsockname()[0]
+held = []
+print(bound(v4, stream, "", port), bound(v6, stream, "::", other_port))
+print(bound(v6, stream, "::", 0, only=1), bound(v4, stream))
+print(bound(v4, datagram, "", port), bound(v4, datagram, "", 0), bound(v4, stream, "127.0.0.1", 0))
+print(subprocess.run([sys.executable, "-c", f"import socket; socket.socket().bind(('', {port}))"], capture_output=True)
+    .stderr.decode().splitlines()[-1])
+print("up")
+while True:
+    held[0].accept()[0].send(b"here")
+"""
+
+
+def test_a_server_on_all_addresses_gets_only_the_pods_address(api: Api, node: NodeProcess, namespace: str) -> None:
+    port, other_port = free_ports(2)
+    logs = {}
+    for name in ("one", "two"):
+        # Both pods use the same port.
+        script = [sys.executable, "-u", "-c", SERVERS, str(port), str(other_port)]
+        running = started(api, node, namespace, pod(name, "", command=script))
+        logs[running["status"]["podIP"]] = node.log(running, "main").splitlines()[:4]
+    assert len(logs) == 2
+    for address, lines in logs.items():
+        assert lines == [
+            f"{address} ::ffff:{address}",
+            f"::1 {address}",
+            # UDP clients and servers with an explicit address stay as they are.
+            f"{address} 0.0.0.0 127.0.0.1",
+            "OSError: [Errno 98] Address already in use",
+        ]
+        with socket.create_connection((address, port), 5) as client:
+            assert client.recv(10) == b"here"
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), 5)
+
+
+def test_a_new_node_runs_pods_that_are_already_bound_to_it(
+    api: Api, node: NodeProcess, namespace: str, network: int
+) -> None:
+    manifest = pod("early", "echo here")
+    manifest["spec"]["nodeName"] = "node-9"
+    create(api, namespace, manifest)
+    api.request("POST", NODE.path(), WorkerNode(9, "us-west-2a", "c5.xlarge", network).manifest())
+    try:
+        done = wait_for_phase(api, namespace, "early", "Succeeded")
+        assert done["status"]["podIP"] == f"127.{network}.9.1"
+    finally:
+        api.request("DELETE", NODE.path("", "node-9"))
+
+
+def test_kubectl_logs(cluster: ControlPlane, api: Api, node: NodeProcess, namespace: str) -> None:
+    started(api, node, namespace, pod("talker", "echo up; echo two; sleep 60"))
+    command = [str(build.control_plane() / "kubectl"), "--kubeconfig", str(cluster.kubeconfig), "-n", namespace, "logs"]
+
+    def output(*arguments: str) -> str:
+        done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=20, check=False)
+        return done.stdout or done.stderr
+
+    assert output("talker") == "up\ntwo\n"
+    assert output("talker", "--tail=1") == "two\n"
+    follower = subprocess.Popen([*command, "-f", "talker"], stdout=subprocess.PIPE, text=True)
+    assert follower.stdout
+    assert follower.stdout.readline() == "up\n"
+    api.request("DELETE", POD.path(namespace, "talker"), {"gracePeriodSeconds": 0})
+    assert follower.stdout.read() == "two\n"
+    assert follower.wait(20) == 0
+
+
+# Stop and start of the node process.
+
+
+def test_a_node_process_that_was_killed_finds_its_containers_again(api: Api, node: NodeProcess, namespace: str) -> None:
+    manifest = pod(
+        "kept", "echo up; until test -e /w/go; do sleep 0.05; done", volumeMounts=[{"name": "w", "mountPath": "/w"}]
+    )
+    manifest["spec"]["volumes"] = [{"name": "w", "emptyDir": {}}]
+    before = started(api, node, namespace, manifest)
+    short = started(api, node, namespace, pod("short", "echo up; sleep 1; exit 5"))
+    gone = started(api, node, namespace, pod("gone", SLEEP))
+    node.end(kill=True)
+    api.request("DELETE", POD.path(namespace, "gone"), {"gracePeriodSeconds": 0})
+    eventually(lambda: not is_alive(pid(short)))
+    assert is_alive(pid(before))
+    assert is_alive(pid(gone))
+    node.start()
+    assert wait_for_phase(api, namespace, "short", "Succeeded", "Failed")["status"]["phase"] == "Failed"
+    assert terminated(api, namespace, "short")["exitCode"] == 5
+    eventually(lambda: not is_alive(pid(gone)))
+    assert pid(api.get(POD, namespace, "kept")) == pid(before)
+    assert api.get(POD, namespace, "kept")["status"]["podIP"] == before["status"]["podIP"]
+    (node.root / "pods" / before["metadata"]["uid"] / "volumes/w/go").touch()
+    assert wait_for_phase(api, namespace, "kept", "Succeeded", "Failed")["status"]["phase"] == "Succeeded"
+
+
+def test_a_pod_whose_files_are_lost_fails(api: Api, node: NodeProcess, namespace: str) -> None:
+    lost = started(api, node, namespace, pod("lost", SLEEP))
+    node.end(kill=True)
+    subprocess.run([sys.executable, "-m", "sandbox.node", "--root", str(node.root), "--clean"], check=True)
+    assert not is_alive(pid(lost))
+    shutil.rmtree(node.root / "pods" / lost["metadata"]["uid"])
+    node.start()
+    wait_for_phase(api, namespace, "lost", "Failed")
+    assert terminated(api, namespace, "lost")["exitCode"] == 137
+
+
+def test_a_stopped_node_process_leaves_no_process_and_no_mount(api: Api, node: NodeProcess, namespace: str) -> None:
+    mounts = Path("/proc/self/mounts").read_text()
+    polite = started(api, node, namespace, pod("polite", SLEEP))
+    started(api, node, namespace, pod("deaf", f"echo up; {SLEEP_OF_THIS_RUN} & wait"))
+    assert Path("/proc/self/mounts").read_text() == mounts
+    node.end()
+    assert processes_with(SLEEP_OF_THIS_RUN) == []
+    assert processes_with(str(node.root)) == []
+    assert node.log(polite, "main") == "up\nstopping\n"
+    assert Path("/proc/self/mounts").read_text() == mounts
+    node.start()
+    wait_for_phase(api, namespace, "deaf", "Failed")
+
+
+CHECK = [sys.executable, "-m", "sandbox.node", "--check"]
+NO_MOUNT_NAMESPACE = ["sh", "-c", f"echo 0 > /proc/sys/user/max_mnt_namespaces && exec {shlex.join(CHECK)}"]
+# A process can have only one filter that asks another process.
+FILTER_INSTALLED = f"""
+import os
+from sandbox.node import bind_filter
+os.set_inheritable(bind_filter.install(), True)
+os.execv({CHECK[0]!r}, {CHECK!r})
+"""
+
+
+def test_pods_can_run_here() -> None:
+    assert subprocess.run(CHECK, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        (NO_MOUNT_NAMESPACE, ": unshare: "),
+        ([sys.executable, "-c", FILTER_INSTALLED], ": seccomp: Device or resource busy)"),
+    ],
+    ids=["no mount namespace", "no seccomp"],
+)
+def test_the_check_gives_the_reason_why_pods_cannot_run(command: list[str], reason: str) -> None:
+    done = subprocess.run(["unshare", "-Ur", *command], capture_output=True, text=True, check=False, timeout=30)
+    assert done.returncode == 1
+    assert "this machine does not isolate them" in done.stderr
+    assert reason in done.stderr
+    assert len(done.stderr.splitlines()) == 1

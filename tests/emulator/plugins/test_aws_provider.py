@@ -1,0 +1,478 @@
+"""The emulated AWS provider and the engine: rejected inputs, names, tags, previews, partial failures, settings."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from botocore.exceptions import ClientError
+
+from sandbox.plugins.wire import UNKNOWN
+from tests.emulator.plugins.emulated_provider import Plugin, Refused, Resource, unfinished
+from tests.sandbox import listening
+
+Aws = Callable[[str], Any]
+VPC = "aws:ec2/vpc:Vpc"
+ROLE = "aws:iam/role:Role"
+TRUST = json.dumps({"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "sts:AssumeRole"}]})
+
+
+@pytest.fixture
+def create(plugin: Plugin) -> Iterator[Callable[..., Resource]]:
+    """Creates resources, and deletes them after the test."""
+    created: list[Resource] = []
+
+    def create_one(kind: str, name: str, **inputs: Any) -> Resource:
+        created.append(plugin.create(kind, name, inputs))
+        return created[-1]
+
+    yield create_one
+    for each in reversed(created):
+        plugin.delete(each)
+
+
+def error_of(call: Callable[[], Any]) -> str:
+    """The one line that a user reads."""
+    with pytest.raises((grpc.RpcError, Refused)) as caught:
+        call()
+    error = caught.value
+    line = error.details() if isinstance(error, grpc.RpcError) else str(error)
+    assert line
+    assert "\n" not in line
+    assert "Traceback" not in line
+    return str(line)
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("kind", "inputs", "message"),
+    [
+        (
+            "aws:ec2/instance:Instance",
+            {},
+            "aws:ec2/instance:Instance is not a resource type of",
+        ),
+        (VPC, {"cidrBlock": "10.0.0.0/16", "ipv6CidrBlock": "::/56"}, "ipv6CidrBlock: is not supported"),
+        ("aws:ec2/subnet:Subnet", {"cidrBlock": "10.0.0.0/24"}, "vpcId: is required"),
+        (VPC, {"cidrBlock": "10.0.0.0/16", "enableDnsSupport": "perhaps"}, "enableDnsSupport: 'perhaps' is not a flag"),
+        (ROLE, {"assumeRolePolicy": "{"}, "assumeRolePolicy: not JSON"),
+        (
+            "aws:eks/cluster:Cluster",
+            {"roleArn": "r", "vpcConfig": {"subnetIds": [], "controlPlaneEgressMode": "x"}},
+            "vpcConfig.controlPlaneEgressMode: is not supported",
+        ),
+        (
+            "aws:ec2/route:Route",
+            {"routeTableId": "r", "destinationCidrBlock": "0.0.0.0/0"},
+            "give exactly one of gatewayId, natGatewayId",
+        ),
+        (
+            "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule",
+            {"securityGroupId": "sg", "ipProtocol": "-1", "cidrIpv4": "0.0.0.0/0", "fromPort": 1, "toPort": 2},
+            "must not be set when ipProtocol",
+        ),
+        (
+            "aws:ec2/subnet:Subnet",
+            {"vpcId": "v", "availabilityZone": "a", "availabilityZoneId": "b"},
+            "availabilityZoneId: conflicts with availabilityZone",
+        ),
+    ],
+)
+def test_unsupported_inputs_are_rejected(plugin: Plugin, kind: str, inputs: dict[str, Any], message: str) -> None:
+    assert message in error_of(lambda: plugin.check(kind, "it", inputs))
+
+
+def test_unsupported_functions_are_rejected(plugin: Plugin) -> None:
+    assert "aws:ec2/getAmi:getAmi is not a function" in error_of(lambda: plugin.invoke("aws:ec2/getAmi:getAmi"))
+
+
+def test_unsupported_arguments_of_functions_are_rejected(plugin: Plugin) -> None:
+    message = error_of(lambda: plugin.invoke("aws:index/getPartition:getPartition", other=1))
+    assert "other: is not supported" in message
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"profile": "mine"}, "aws:profile is not supported"),
+        ({"accessKey": None}, "aws:accessKey is not set"),
+        ({"endpoints": [{"ec2": "https://ec2.eu-west-1.amazonaws.com"}]}, "only connects to this machine"),
+        ({"endpoints": [{"ec2": "http://127.0.0.1:1"}, {"ec2": "http://127.0.0.1:1"}]}, "'ec2' twice"),
+        ({"endpoints": [{"sqs": "http://127.0.0.1:1"}]}, "'sqs', which is not one of"),
+    ],
+)
+def test_invalid_settings_are_rejected(aws_config: dict[str, Any], change: dict[str, Any], message: str) -> None:
+    assert message in error_of(lambda: Plugin(aws_config | change))
+
+
+def test_errors_of_aws_are_one_line_with_the_code(plugin: Plugin) -> None:
+    message = error_of(
+        lambda: plugin.create("aws:ec2/subnet:Subnet", "it", {"vpcId": "vpc-0", "cidrBlock": "10.0.0.0/24"})
+    )
+    assert message.startswith("CreateSubnet: InvalidVpcID.NotFound: ")
+
+
+# Names, tags, regions
+
+
+def test_generated_names_have_the_logical_name_and_seven_digits(plugin: Plugin) -> None:
+    names = {
+        kind: plugin.check(kind, "Data-Bucket", inputs)[name]
+        for kind, name, inputs in (
+            ("aws:s3/bucket:Bucket", "bucket", {}),
+            (ROLE, "name", {"assumeRolePolicy": TRUST}),
+            ("aws:kms/alias:Alias", "name", {"targetKeyId": "k"}),
+            ("aws:ec2/keyPair:KeyPair", "keyName", {"publicKey": "k"}),
+        )
+    }
+    assert re.fullmatch("data-bucket-[0-9a-f]{7}", names["aws:s3/bucket:Bucket"])
+    assert re.fullmatch("Data-Bucket-[0-9a-f]{7}", names[ROLE])
+    assert re.fullmatch("alias/Data-Bucket-[0-9a-f]{7}", names["aws:kms/alias:Alias"])
+    assert re.fullmatch("Data-Bucket-[0-9a-f]{7}", names["aws:ec2/keyPair:KeyPair"])
+    assert len(plugin.check("aws:s3/bucket:Bucket", "x" * 99, {})["bucket"]) == 63
+
+
+def test_generated_names_are_kept_and_given_names_delete_first(plugin: Plugin) -> None:
+    bucket = "aws:s3/bucket:Bucket"
+    first = plugin.check(bucket, "it", {})
+    assert plugin.check(bucket, "it", {"tags": {"a": "b"}}, first)["bucket"] == first["bucket"]
+    it = Resource(bucket, "it", "id", first, {"bucket": first["bucket"]})
+    assert plugin.diff(it, {"objectLockEnabled": True}).deleteBeforeReplace is False
+    given = Resource(bucket, "it", "id", plugin.check(bucket, "it", {"bucket": "mine"}), {"bucket": "mine"})
+    assert plugin.diff(given, {"bucket": "mine", "objectLockEnabled": True}).deleteBeforeReplace is True
+
+
+def test_default_tags_are_added_and_shown_separately(create: Callable[..., Resource], aws: Aws, plugin: Plugin) -> None:
+    it = create(VPC, "it", cidrBlock="10.0.0.0/16", tags={"Name": "one"})
+    assert it.state["tags"] == {"Name": "one"}
+    assert it.state["tagsAll"] == {"Name": "one", "project": "paddle"}
+    real = aws("ec2").describe_vpcs(VpcIds=[it.id])["Vpcs"][0]["Tags"]
+    assert {each["Key"]: each["Value"] for each in real} == it.state["tagsAll"]
+
+
+def test_changed_default_tags_update_the_resources(create: Callable[..., Resource], aws_config: dict[str, Any]) -> None:
+    it = create(VPC, "it", cidrBlock="10.0.0.0/16")
+    other = Plugin(aws_config | {"defaultTags": {"tags": {"stack": "dev"}}})
+    try:
+        assert other.changes(it, {"cidrBlock": "10.0.0.0/16"}) == {"tagsAll.project": "DELETE", "tagsAll.stack": "ADD"}
+        changed = other.update(it, {"cidrBlock": "10.0.0.0/16"})
+        assert changed.state["tagsAll"] == {"stack": "dev"}
+        assert changed.state["tags"] == {}
+    finally:
+        other.close()
+
+
+def test_resource_in_another_region(create: Callable[..., Resource], aws: Callable[..., Any]) -> None:
+    it = create("aws:ec2/eip:Eip", "it", domain="vpc", region="us-west-2")
+    assert it.state["region"] == "us-west-2"
+    held = aws("ec2", "us-west-2").describe_addresses()["Addresses"]
+    assert it.id in [each["AllocationId"] for each in held]
+
+
+def test_ignored_changes_are_not_differences(create: Callable[..., Resource], plugin: Plugin) -> None:
+    it = create(VPC, "it", cidrBlock="10.0.0.0/16")
+    inputs = {"cidrBlock": "10.0.0.0/16", "tags": {"Name": "x"}, "enableDnsHostnames": True}
+    answer = plugin.diff(it, inputs, ("tags", "tagsAll"))
+    assert list(answer.detailedDiff) == ["enableDnsHostnames"]
+
+
+# Previews
+
+
+def test_preview_shows_inputs_and_unknown_outputs(plugin: Plugin, aws: Aws) -> None:
+    before = len(aws("ec2").describe_vpcs()["Vpcs"])
+    planned = plugin.preview(VPC, "it", {"cidrBlock": "10.0.0.0/16", "tags": {"Name": "x"}})
+    assert planned["cidrBlock"] == "10.0.0.0/16"
+    assert planned["tagsAll"] == {"Name": "x", "project": "paddle"}
+    assert planned["arn"] is UNKNOWN
+    assert planned["enableDnsHostnames"] is UNKNOWN
+    assert len(aws("ec2").describe_vpcs()["Vpcs"]) == before
+
+
+def test_unknown_inputs_are_accepted_and_force_replacements(create: Callable[..., Resource], plugin: Plugin) -> None:
+    table = create("aws:ec2/routeTable:RouteTable", "it", vpcId=create(VPC, "vpc", cidrBlock="10.0.0.0/16").id)
+    assert plugin.preview(table.type, "other", {"vpcId": UNKNOWN})["vpcId"] is UNKNOWN
+    assert plugin.changes(table, {"vpcId": UNKNOWN}) == {"vpcId": "UPDATE_REPLACE"}
+    assert plugin.check(table.type, "it", {"vpcId": "v", "tags": UNKNOWN})["tagsAll"] is UNKNOWN
+
+
+def test_preview_of_a_new_template_version_is_unknown(create: Callable[..., Resource], plugin: Plugin) -> None:
+    it = create("aws:ec2/launchTemplate:LaunchTemplate", "it", instanceType="m6i.large")
+    planned = plugin.preview_update(it, {"instanceType": "m6i.xlarge"})
+    assert planned["latestVersion"] is UNKNOWN
+    assert planned["arn"] == it.state["arn"]
+    assert plugin.preview_update(it, {"instanceType": "m6i.large"})["latestVersion"] == 1
+
+
+# Partial failures
+
+
+def test_partly_created_resource_is_stored(plugin: Plugin, aws: Aws) -> None:
+    vpc = plugin.create(VPC, "vpc", {"cidrBlock": "10.0.0.0/16"})
+    # The gateway is created first and then attached, here to a VPC that does not exist.
+    with pytest.raises(grpc.RpcError) as caught:
+        plugin.create("aws:ec2/internetGateway:InternetGateway", "it", {"vpcId": "vpc-0"})
+    left = unfinished(caught.value)
+    assert left.id.startswith("igw-")
+    assert "InvalidVpcID.NotFound" in left.reasons[0]
+    state = plugin.read(Resource("aws:ec2/internetGateway:InternetGateway", "it", left.id, {}, {}))
+    assert state
+    repaired = plugin.update(state, {"vpcId": vpc.id})
+    assert repaired.state["vpcId"] == vpc.id
+    plugin.delete(repaired)
+    plugin.delete(vpc)
+
+
+def test_partly_updated_resource_is_stored(create: Callable[..., Resource], plugin: Plugin) -> None:
+    it = create(ROLE, "it", assumeRolePolicy=TRUST, description="old")
+    change = {"assumeRolePolicy": TRUST, "description": "new", "permissionsBoundary": "no ARN"}
+    with pytest.raises(grpc.RpcError) as caught:
+        plugin.update(it, change)
+    left = unfinished(caught.value)
+    assert left.id == it.id
+    assert left.properties["description"] == "new"
+
+
+def test_bucket_with_objects_is_deleted_only_with_force_destroy(plugin: Plugin, aws: Aws) -> None:
+    kept = plugin.create("aws:s3/bucket:Bucket", "it", {})
+    versioning = {"bucket": kept.id, "versioningConfiguration": {"status": "Enabled"}}
+    plugin.create("aws:s3/bucketVersioning:BucketVersioning", "it", versioning)
+    for body in (b"one", b"two"):
+        aws("s3").put_object(Bucket=kept.id, Key="a/b", Body=body)
+    aws("s3").delete_object(Bucket=kept.id, Key="a/b")
+    assert "BucketNotEmpty" in error_of(lambda: plugin.delete(kept))
+    plugin.delete(plugin.update(kept, {"forceDestroy": True}))
+    assert plugin.read(kept) is None
+
+
+def test_deletion_waits_while_another_resource_uses_it(plugin: Plugin, aws: Aws) -> None:
+    vpc = plugin.create(VPC, "vpc", {"cidrBlock": "10.0.0.0/16"})
+    subnet = plugin.create("aws:ec2/subnet:Subnet", "it", {"vpcId": vpc.id, "cidrBlock": "10.0.1.0/24"})
+    gone = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1)"])
+    deletion = plugin.begin_delete(vpc)
+    gone.wait()
+    assert not deletion.done()
+    aws("ec2").delete_subnet(SubnetId=subnet.id)
+    deletion.result(timeout=60)
+    assert plugin.read(vpc) is None
+
+
+def test_cancel_ends_a_wait(plugin: Plugin, aws_config: dict[str, Any]) -> None:
+    own = Plugin(aws_config)
+    vpc = own.create(VPC, "vpc", {"cidrBlock": "10.0.0.0/16"})
+    subnet = own.create("aws:ec2/subnet:Subnet", "it", {"vpcId": vpc.id, "cidrBlock": "10.0.1.0/24"})
+    deletion = own.begin_delete(vpc)
+    time.sleep(0.3)
+    own.cancel()
+    with pytest.raises(grpc.RpcError, match="cancelled while waiting"):
+        deletion.result(timeout=60)
+    own.close()
+    plugin.delete(subnet)
+    plugin.delete(vpc)
+
+
+def test_unreachable_aws_is_an_error_and_not_a_deleted_resource(aws_config: dict[str, Any]) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        nobody = f"http://127.0.0.1:{free.getsockname()[1]}"
+    lost = Plugin(aws_config | {"endpoints": [dict.fromkeys(("ec2", "sts"), nobody)]})
+    try:
+        message = error_of(lambda: lost.read(Resource(VPC, "it", "vpc-1", {}, {"cidrBlock": "10.0.0.0/16"})))
+        assert "AWS cannot be reached" in message
+        assert nobody in message
+    finally:
+        lost.close()
+
+
+# The process
+
+
+def test_the_users_aws_settings_are_not_read(aws_config: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / ".aws").mkdir()
+    (tmp_path / ".aws/config").write_text("no configuration at all")
+    (tmp_path / ".aws/credentials").write_text("[default\n")
+    hostile = {"HOME": str(tmp_path), "AWS_PROFILE": "missing", "AWS_ENDPOINT_URL": "http://127.0.0.1:1"}
+    hostile |= {"AWS_REGION": "nowhere", "HTTP_PROXY": "http://127.0.0.1:1", "AWS_CA_BUNDLE": "/nowhere"}
+    own = Plugin(aws_config, environment=os.environ | hostile)
+    try:
+        assert own.invoke("aws:index/getCallerIdentity:getCallerIdentity")["accountId"] == "123456789012"
+    finally:
+        own.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_provider_ends_when_the_engine_stops_it(aws_config: dict[str, Any], number: signal.Signals) -> None:
+    own = Plugin(aws_config)
+    own.process.send_signal(number)
+    assert own.process.wait(3) == 0
+
+
+def test_the_provider_listens_only_on_loopback(plugin: Plugin) -> None:
+    everybody = (address.split(":") for address in listening.everybody())
+    addresses = {host for host, port in everybody if int(port, 16) == plugin.port}
+    assert addresses
+    assert addresses <= {"0100007F", "0000000000000000FFFF00000100007F"}  # 127.0.0.1 as IPv4 and in IPv6 form
+
+
+# Functions
+
+
+def test_functions_return_the_answer_of_aws(plugin: Plugin) -> None:
+    caller = plugin.invoke("aws:index/getCallerIdentity:getCallerIdentity")
+    assert caller["accountId"] == "123456789012"
+    assert caller["arn"] == "arn:aws:iam::123456789012:user/deployer"
+    partition = plugin.invoke("aws:index/getPartition:getPartition")
+    assert (partition["partition"], partition["dnsSuffix"]) == ("aws", "amazonaws.com")
+    assert partition["reverseDnsPrefix"] == "com.amazonaws"
+
+
+def test_zones_are_filtered_and_sorted(plugin: Plugin) -> None:
+    token = "aws:index/getAvailabilityZones:getAvailabilityZones"
+    every = plugin.invoke(token, filters=[{"name": "zone-type", "values": ["availability-zone"]}])
+    assert every["names"] == ["eu-west-1a", "eu-west-1b", "eu-west-1c"]
+    assert every["zoneIds"] == ["euw1-az3", "euw1-az1", "euw1-az2"]
+    assert plugin.invoke(token, filters=[{"name": "zone-type", "values": ["local-zone"]}])["names"] == []
+    assert plugin.invoke(token, excludeNames=["eu-west-1b"], region="eu-west-1")["names"] == [
+        "eu-west-1a",
+        "eu-west-1c",
+    ]
+
+
+def test_instance_types_have_architecture_and_gpus(plugin: Plugin) -> None:
+    token = "aws:ec2/getInstanceType:getInstanceType"
+    with_gpu = plugin.invoke(token, instanceType="g5.xlarge")
+    assert with_gpu["supportedArchitectures"] == ["x86_64"]
+    assert with_gpu["gpuses"] == [{"count": 1, "manufacturer": "NVIDIA", "memorySize": 22888, "name": "A10G"}]
+    assert (with_gpu["defaultVcpus"], with_gpu["memorySize"], with_gpu["totalInstanceStorage"]) == (4, 16384, 250)
+    arm = plugin.invoke(token, instanceType="m6g.large")
+    assert (arm["supportedArchitectures"], arm["gpuses"], arm["totalGpuMemory"]) == (["arm64"], [], 0)
+    assert "InvalidInstanceType" in error_of(lambda: plugin.invoke(token, instanceType="m0.none"))
+
+
+def test_a_service_of_a_region_is_a_public_parameter(plugin: Plugin) -> None:
+    token, path = "aws:ssm/getParameter:getParameter", "/aws/service/global-infrastructure/regions/us-west-1/services"
+    for name in ("ec2", "efs", "eks", "kms", "s3", "route53"):
+        found = plugin.invoke(token, name=f"{path}/{name}")
+        assert (found["insecureValue"], found["type"]) == (name, "String")
+    missing = error_of(lambda: plugin.invoke(token, name=f"{path}/none"))
+    assert f"reading SSM Parameter ({path}/none): couldn't find resource" in missing
+
+
+def test_offerings_are_pairs_of_zone_and_instance_type(plugin: Plugin) -> None:
+    found = plugin.invoke(
+        "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings",
+        filters=[{"name": "instance-type", "values": ["m6i.large", "m4.large"]}],
+        locationType="availability-zone-id",
+        region="us-west-2",
+    )
+    pairs = set(zip(found["locations"], found["instanceTypes"], strict=True))
+    assert ("usw2-az4", "m6i.large") in pairs
+    assert ("usw2-az4", "m4.large") not in pairs
+    assert {kind for _, kind in pairs} == {"m6i.large", "m4.large"}
+
+
+def test_every_zone_of_a_region_without_data_offers_every_type(plugin: Plugin) -> None:
+    filters = [{"name": "instance-type", "values": ["m6i.large"]}]
+    token = "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings"
+    found = plugin.invoke(token, filters=filters, locationType="availability-zone", region="cn-north-1")
+    assert found["locations"] == ["cn-north-1a", "cn-north-1b"]
+
+
+def test_a_subnet_is_found_by_its_range_and_its_tags(plugin: Plugin, aws: Callable[[str], Any]) -> None:
+    ec2, token = aws("ec2"), "aws:ec2/getSubnet:getSubnet"
+    vpcs = [ec2.create_vpc(CidrBlock="10.8.0.0/16")["Vpc"]["VpcId"] for _ in range(2)]
+    made = [ec2.create_subnet(VpcId=vpc, CidrBlock="10.8.0.0/24")["Subnet"] for vpc in vpcs]
+    ec2.create_tags(Resources=[made[1]["SubnetId"]], Tags=[{"Key": "stack", "Value": "dev"}])
+    found = plugin.invoke(token, cidrBlock="10.8.0.0/24", tags={"stack": "dev"})
+    assert (found["id"], found["availabilityZone"]) == (made[1]["SubnetId"], made[1]["AvailabilityZone"])
+    assert "multiple EC2 Subnets" in error_of(lambda: plugin.invoke(token, cidrBlock="10.8.0.0/24"))
+    missing = error_of(lambda: plugin.invoke(token, cidrBlock="10.8.0.0/24", tags={"stack": "prod"}))
+    assert "no matching EC2 Subnet found" in missing
+    for vpc, subnet in zip(vpcs, made, strict=True):
+        ec2.delete_subnet(SubnetId=subnet["SubnetId"])
+        ec2.delete_vpc(VpcId=vpc)
+
+
+def test_quotas_of_ec2_have_a_value(plugin: Plugin) -> None:
+    token = "aws:servicequotas/getServiceQuota:getServiceQuota"
+    found = plugin.invoke(token, serviceCode="ec2", quotaCode="L-1216C47A")
+    assert found["quotaName"] == "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances"
+    assert found["value"] == found["defaultValue"] > 1000
+    assert "NoSuchResource" in error_of(lambda: plugin.invoke(token, serviceCode="ec2", quotaCode="L-0"))
+
+
+def test_the_session_of_a_role_has_the_arn_of_the_role(plugin: Plugin, aws: Callable[[str], Any]) -> None:
+    token = "aws:iam/getSessionContext:getSessionContext"
+    aws("iam").create_role(RoleName="ci", Path="/team/", AssumeRolePolicyDocument="{}")
+    found = plugin.invoke(token, arn="arn:aws:sts::123456789012:assumed-role/ci/run-1")
+    assert found["issuerArn"] == "arn:aws:iam::123456789012:role/team/ci"
+    aws("iam").delete_role(RoleName="ci")
+    user = "arn:aws:iam::123456789012:user/deployer"
+    assert plugin.invoke(token, arn=user)["issuerArn"] == user
+
+
+def test_roles_and_users_exist_or_are_missing(plugin: Plugin, aws: Callable[[str], Any]) -> None:
+    iam = aws("iam")
+    iam.create_role(RoleName="known", AssumeRolePolicyDocument="{}")
+    iam.create_user(UserName="known")
+    assert plugin.invoke("aws:iam/getRole:getRole", name="known")["arn"] == "arn:aws:iam::123456789012:role/known"
+    assert plugin.invoke("aws:iam/getUser:getUser", userName="known")["arn"] == "arn:aws:iam::123456789012:user/known"
+    iam.delete_role(RoleName="known")
+    iam.delete_user(UserName="known")
+    role = error_of(lambda: plugin.invoke("aws:iam/getRole:getRole", name="nobody"))
+    assert "reading IAM Role (nobody): couldn't find resource" in role
+    user = error_of(lambda: plugin.invoke("aws:iam/getUser:getUser", userName="nobody"))
+    assert "reading IAM User (nobody): couldn't find resource" in user
+
+
+def test_a_key_has_its_state_and_type_or_is_missing(plugin: Plugin, aws: Callable[[str], Any]) -> None:
+    token, kms = "aws:kms/getKey:getKey", aws("kms")
+    arn = kms.create_key(KeySpec="RSA_2048", KeyUsage="SIGN_VERIFY")["KeyMetadata"]["Arn"]
+    kms.disable_key(KeyId=arn.rpartition("/")[2])
+    found = plugin.invoke(token, keyId=arn)
+    assert (found["arn"], found["keyManager"], found["keyState"]) == (arn, "CUSTOMER", "Disabled")
+    assert (found["keySpec"], found["keyUsage"], found["awsAccountId"]) == ("RSA_2048", "SIGN_VERIFY", "123456789012")
+    missing = error_of(lambda: plugin.invoke(token, keyId=f"{arn}0"))
+    assert f"reading KMS Key ({arn}0): couldn't find resource" in missing
+
+
+def test_the_access_entry_of_the_creator_has_no_tags(plugin: Plugin, aws: Callable[[str], Any]) -> None:
+    ec2, eks = aws("ec2"), aws("eks")
+    vpc = ec2.create_vpc(CidrBlock="10.7.0.0/16")["Vpc"]["VpcId"]
+    subnets = [
+        ec2.create_subnet(VpcId=vpc, CidrBlock=f"10.7.{i}.0/24", AvailabilityZone=zone)["Subnet"]["SubnetId"]
+        for i, zone in enumerate(("eu-west-1a", "eu-west-1b"))
+    ]
+    role = aws("iam").create_role(RoleName="creator-test", AssumeRolePolicyDocument="{}")["Role"]["Arn"]
+    given = {"clusterName": "creator-test", "principalArn": "arn:aws:iam::123456789012:user/deployer"}
+    network = {"subnetIds": subnets}
+    token = "aws:eks/getAccessEntry:getAccessEntry"
+    for creator_is_admin in (True, False):
+        access = {"authenticationMode": "API", "bootstrapClusterCreatorAdminPermissions": creator_is_admin}
+        eks.create_cluster(name="creator-test", roleArn=role, resourcesVpcConfig=network, accessConfig=access)
+        if creator_is_admin:
+            assert plugin.invoke(token, **given)["tags"] == {}
+            with pytest.raises(ClientError, match="already in use"):
+                eks.create_access_entry(**given)
+        else:
+            assert "couldn't find resource" in error_of(lambda: plugin.invoke(token, **given))
+            eks.create_access_entry(**given, tags={"project": "paddle-on-aws"})
+            assert plugin.invoke(token, **given)["tags"] == {"project": "paddle-on-aws"}
+        eks.delete_cluster(name="creator-test")
+    for subnet in subnets:
+        ec2.delete_subnet(SubnetId=subnet)
+    ec2.delete_vpc(VpcId=vpc)
+    aws("iam").delete_role(RoleName="creator-test")

@@ -1,0 +1,126 @@
+"""Reads a stack from Pulumi: its resources, its outputs, and what `pulumi up` is doing now."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from settings.schema import PROJECT
+from tools.watch.errors import WatchError
+
+# The engine wraps a secret value in an object with this key.
+SECRET_KEY = "4dabf18193072939515e22adb298388d"
+SECONDS_TO_ANSWER = 60
+
+
+@dataclass(frozen=True)
+class Stack:
+    """The state of one stack, as far as the view needs it."""
+
+    resources: int = 0
+    operations: tuple[str, ...] = ()
+    created: float = 0.0
+    kubeconfig: str = ""
+    outputs: Mapping[str, Any] = field(default_factory=dict)
+
+
+def in_sandbox(stack: str) -> bool:
+    """Whether the stack runs in the sandbox of this checkout."""
+    return (PROJECT / ".sandbox/stacks" / stack).is_dir()
+
+
+def environment(stack: str) -> Mapping[str, str]:
+    """The environment in which `pulumi` finds the stack."""
+    if not in_sandbox(stack):
+        return os.environ
+    # Imported here because the view also works without the sandbox's folder.
+    from sandbox.commands import pulumi_environment
+
+    return pulumi_environment(stack)
+
+
+def fetch_command(stack: str, outputs: Mapping[str, Any]) -> str:
+    """The command that fetches the model, as it works here; empty if the stack does not export its model yet."""
+    command = str((outputs.get("nextSteps") or {}).get("fetchModel", ""))
+    if not command or not in_sandbox(stack):
+        return command
+    from sandbox.paths import sandbox_command
+
+    return f"{sandbox_command()} --stack {stack} run {command}"
+
+
+def export(stack: str, env: Mapping[str, str]) -> Stack:
+    """Read the stack's state. This works while `pulumi up` runs."""
+    command = ["pulumi", "stack", "export", "--show-secrets", "--stack", stack]
+    try:
+        done = subprocess.run(
+            command,
+            cwd=PROJECT,
+            env=dict(env),
+            capture_output=True,
+            text=True,
+            timeout=SECONDS_TO_ANSWER,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise WatchError(
+            "The command pulumi is not installed. Install it, or start the sandbox with `make sandbox` and watch that."
+        ) from None
+    except subprocess.TimeoutExpired:
+        raise WatchError(f"`pulumi stack export` gave no answer in {SECONDS_TO_ANSWER} s. Check the network.") from None
+    if done.returncode:
+        raise WatchError(advice(stack, done.stderr))
+    return read_state(json.loads(done.stdout))
+
+
+def advice(stack: str, message: str) -> str:
+    """One line for the user: why Pulumi cannot read the stack, and what to do."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    reason = next((line for line in lines if line.startswith("error:")), lines[-1] if lines else "no reason given")
+    if "no stack named" in message or "could not find stack" in message:
+        return f"Stack {stack} does not exist. Create it with `pulumi up --stack {stack}`, or run `make sandbox`."
+    if "passphrase" in message:
+        return f"Stack {stack} is encrypted. Set PULUMI_CONFIG_PASSPHRASE or PULUMI_CONFIG_PASSPHRASE_FILE."
+    if "PULUMI_ACCESS_TOKEN" in message or "pulumi login" in message:
+        return "Pulumi is not logged in. Run `pulumi login` with the URL of the state bucket."
+    return f"Pulumi cannot read stack {stack}: {reason.removeprefix('error:').strip()}"
+
+
+def read_state(exported: Mapping[str, Any]) -> Stack:
+    """The facts in the output of `pulumi stack export`."""
+    deployment = exported.get("deployment") or {}
+    resources = deployment.get("resources") or []
+    pending = deployment.get("pending_operations") or []
+    kubeconfig, outputs, created = "", {}, []
+    for resource in resources:
+        if resource["type"] == "pulumi:pulumi:Stack":
+            outputs = {key: plain(value) for key, value in (resource.get("outputs") or {}).items()}
+        if resource["type"] == "pulumi:providers:kubernetes":
+            kubeconfig = str(plain((resource.get("inputs") or {}).get("kubeconfig", "")))
+        if resource["type"].startswith("aws:") and resource.get("created"):
+            created.append(datetime.fromisoformat(resource["created"].replace("Z", "+00:00")).timestamp())
+    operations = tuple(describe(each["type"], each["resource"]) for each in pending)
+    count = sum(bool(each.get("custom")) for each in resources)
+    return Stack(count, operations, min(created, default=0.0), kubeconfig, outputs)
+
+
+def describe(operation: str, resource: Mapping[str, Any]) -> str:
+    """An operation as text, such as `creating Cluster paddle-cluster`."""
+    name = resource["urn"].rpartition("::")[2]
+    return f"{operation} {resource['type'].rpartition(':')[2]} {name}"
+
+
+def plain(value: Any) -> Any:
+    """A value of the state, with secrets unwrapped."""
+    if not isinstance(value, Mapping):
+        return value
+    if SECRET_KEY in value:
+        return json.loads(value["plaintext"]) if "plaintext" in value else ""
+    return {key: plain(each) for key, each in value.items()}
