@@ -254,11 +254,12 @@ def test_the_required_checks_are_jobs_of_each_pull_request() -> None:
 def test_an_older_base_is_reported_in_words(tmp_path: Path, missing: str) -> None:
     steps = jobs()["preview.yml", "changed"]["steps"]
     check, changed = (
-        next(i for i, step in enumerate(steps) if words in step.get("run", "")) for words in ("::error::", "-m tools.preview")
+        next(i for i, step in enumerate(steps) if words in step.get("run", ""))
+        for words in ("::error::", "-m tools.preview")
     )
     assert check < changed
     for file in {"tools/preview/changed.py", "requirements.lock", "policy/requirements.lock"} - {missing}:
-        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).touch()
     done = bash(steps[check]["run"], tmp_path)
     assert (done.returncode, f"has no {missing}," in done.stdout) == ((1, True) if missing else (0, False))
