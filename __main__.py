@@ -11,7 +11,7 @@ from infra.network import Network, NetworkArgs
 from infra.notifications import Notifications, NotificationsArgs
 from infra.provider import aws_provider
 from infra.storage import Storage, StorageArgs
-from settings.checks import checked_region_support, checked_settings
+from settings.checks import checked_facts, checked_settings
 from workloads.access import Namespace
 from workloads.data_job import DataJob, DataJobArgs
 from workloads.export_job import ExportJob, ExportJobArgs
@@ -23,9 +23,9 @@ from workloads.volume import Volume, VolumeArgs
 
 settings, problems = checked_settings()
 provider = aws_provider(settings)
-region_support = checked_region_support(settings, problems, provider)
+facts = checked_facts(settings, problems, provider)
 
-zones = region_support.zones_for(settings)
+zones = facts.zones_for(settings)
 on_aws = pulumi.ResourceOptions(providers=[provider])
 network = Network(
     "network",
@@ -44,9 +44,9 @@ encryption = Encryption(
     EncryptionArgs(
         existing=settings.kms_key_arn,
         cluster_name=settings.cluster_name,
-        account=region_support.account,
-        partition=region_support.partition,
-        dns_suffix=region_support.dns_suffix,
+        account=facts.account,
+        partition=facts.partition,
+        dns_suffix=facts.dns_suffix,
         region=settings.region,
         log_group=settings.encrypted_log_group,
         retain=settings.retain_data,
@@ -55,12 +55,12 @@ encryption = Encryption(
 )
 key_arn = encryption.key_arn
 bucket = Bucket("bucket", BucketArgs(settings.bucket_name, encryption, settings.retain_data), on_aws)
-cluster = Cluster("cluster", ClusterArgs(settings, region_support, network, encryption), on_aws)
+cluster = Cluster("cluster", ClusterArgs(settings, facts, network, encryption), on_aws)
 storage = Storage(
     "storage",
     StorageArgs(
         cluster_name=settings.cluster_name,
-        region_support=region_support,
+        facts=facts,
         driver=settings.storage.driver,
         retain=settings.retain_data,
         paused=settings.paused,
@@ -83,10 +83,10 @@ dns = Dns(
 )
 topic: pulumi.Output[str] | None = None
 if settings.notify.email:
-    notifications = NotificationsArgs(settings, region_support.account, key_arn)
+    notifications = NotificationsArgs(settings, facts.account, key_arn)
     topic = Notifications("notifications", notifications, on_aws).topic.arn
 roles = JobRoles(
-    "job-roles", JobRolesArgs(settings, region_support.partition, cluster, key_arn, bucket.bucket.arn, topic), on_aws
+    "job-roles", JobRolesArgs(settings, facts.partition, cluster, key_arn, bucket.bucket.arn, topic), on_aws
 )
 
 in_cluster = pulumi.ResourceOptions(providers=[cluster.kubernetes])
@@ -98,7 +98,7 @@ if settings.pulls_image_early:
 volume = Volume(
     "volume", VolumeArgs(storage, namespace.name, settings.storage.size_gib, settings.storage.claim_gib), in_cluster
 )
-memory = f"{region_support.pod_memory_mib}Mi"
+memory = f"{facts.pod_memory_mib}Mi"
 data = DataJob("data", DataJobArgs(settings, namespace.name, volume, roles.data, memory), in_cluster)
 training = TrainingJob("training", TrainingJobArgs(settings, namespace.name, volume, data, memory), in_cluster)
 model: pulumi.Output[str] = pulumi.Output.concat(storage.file_system.id, ":/", settings.job.output_prefix)

@@ -17,8 +17,8 @@ from infra.limited_role import limited_role
 from infra.naming import named_group, prefix
 from infra.network import Network
 from infra.pause import addon_options
+from settings.aws_facts import AwsFacts, InstanceType
 from settings.credentials import CliCredentials, cli_credentials
-from settings.region import InstanceType, RegionSupport
 from settings.schema import NODES_PER_GROUP, Problem, Settings
 
 LOG_DAYS = 30
@@ -117,7 +117,7 @@ def refuse_new_subnets(name: str, vpc_cidr: str, zones: Sequence[str]) -> pulumi
 @dataclass(frozen=True)
 class ClusterArgs:
     settings: Settings
-    region_support: RegionSupport
+    facts: AwsFacts
     network: Network
     encryption: Encryption
 
@@ -157,7 +157,7 @@ class Cluster(pulumi.ComponentResource):
             opts=child,
         )
         logs = [self._log_group()] if settings.control_plane_logs else []
-        zones = args.region_support.zones_for(settings)
+        zones = args.facts.zones_for(settings)
         new_subnets = refuse_new_subnets(f"{self._prefix}eks", settings.vpc_cidr, zones)
         new_key = refuse_new_key(
             f"{self._prefix}eks",
@@ -209,7 +209,7 @@ class Cluster(pulumi.ComponentResource):
         self.nodes = self._nodes(worker_subnets, self.before_nodes)
         # The pods of CoreDNS need nodes to become ready.
         self.coredns = self._addon("coredns", self.nodes, addon_options(f"{self._prefix}coredns", settings.paused))
-        admins = [access for arn in args.region_support.administrators(settings) for access in self._admin(arn)]
+        admins = [access for arn in args.facts.administrators(settings) for access in self._admin(arn)]
 
         certificate = self.cluster.certificate_authority.data
         self.kubeconfig = pulumi.Output.secret(
@@ -238,7 +238,7 @@ class Cluster(pulumi.ComponentResource):
             f"{self._prefix}{name}",
             self.cluster,
             name,
-            self._args.region_support.addon_versions[name],
+            self._args.facts.addon_versions[name],
             pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(parent=self, depends_on=after)),
             configuration=ADDON_CONFIGURATION.get(name),
         )
@@ -247,7 +247,7 @@ class Cluster(pulumi.ComponentResource):
         settings = self._args.settings
         name = f"{self._prefix}cluster-logs"
         # Only the engine knows whether the group belongs to the stack. It calls the hook only before it creates it.
-        existing = self._args.region_support.has_log_group
+        existing = self._args.facts.has_log_group
         hooks = pulumi.ResourceHookBinding(before_create=[refuse_log_group(name, settings)]) if existing else None
         return aws.cloudwatch.LogGroup(
             name,
@@ -353,7 +353,7 @@ class Cluster(pulumi.ComponentResource):
             aws.iam.RolePolicyAttachment(
                 f"{self._prefix}{name}-{policy}",
                 role=role.name,
-                policy_arn=f"arn:{self._args.region_support.partition}:iam::aws:policy/{policy}",
+                policy_arn=f"arn:{self._args.facts.partition}:iam::aws:policy/{policy}",
                 opts=pulumi.ResourceOptions(parent=self),
             )
             for policy in policies
@@ -366,7 +366,7 @@ class Cluster(pulumi.ComponentResource):
         workers, key = settings.workers, settings.ssh_public_key
         policies = WORKER_POLICIES if key else (*WORKER_POLICIES, SESSION_MANAGER_POLICY)
         # The service principal of EC2 depends on the partition, that of EKS does not.
-        service = f"ec2.{self._args.region_support.dns_suffix}"
+        service = f"ec2.{self._args.facts.dns_suffix}"
         role, attachments = self._role("worker", service, policies)
         key_pair = aws.ec2.KeyPair(f"{self._prefix}worker-key", public_key=key, opts=child) if key else None
         tags = {**settings.all_tags, "Name": f"{settings.cluster_name}-worker"}
@@ -408,7 +408,7 @@ class Cluster(pulumi.ComponentResource):
                 node_role_arn=role.arn,
                 version=self.cluster.version,
                 subnet_ids=subnet_ids,
-                ami_type=ami_type(self._args.region_support.instance_type),
+                ami_type=ami_type(self._args.facts.instance_type),
                 capacity_type="SPOT" if workers.capacity == "spot" else "ON_DEMAND",
                 instance_types=list(workers.instance_types),
                 # EKS allows 0 for the other sizes, but not for the maximum.
@@ -424,11 +424,11 @@ class Cluster(pulumi.ComponentResource):
         """Make a role or user an administrator. The resource name contains its name, not its position in a list."""
         account, principal = arn.split(":", 5)[4:]
         name = f"{self._prefix}admin-{principal}"
-        if account != self._args.region_support.account:
+        if account != self._args.facts.account:
             name += f"-{account}"
         options = self._named_admin(arn, "")
         # Only the engine knows whether the entry belongs to the stack, for example after its tags were removed.
-        if arn in self._args.region_support.access.foreign:
+        if arn in self._args.facts.access.foreign:
             refuse = refuse_access_entry(name, arn, self.settings)
             hooks = pulumi.ResourceHookBinding(before_create=[refuse])
             options = pulumi.ResourceOptions.merge(options, pulumi.ResourceOptions(hooks=hooks))
@@ -437,7 +437,7 @@ class Cluster(pulumi.ComponentResource):
             f"{name}-policy",
             cluster_name=self.cluster.name,
             principal_arn=entry.principal_arn,
-            policy_arn=f"arn:{self._args.region_support.partition}:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy",
+            policy_arn=f"arn:{self._args.facts.partition}:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy",
             access_scope={"type": "cluster"},
             opts=self._named_admin(arn, "-policy"),
         )

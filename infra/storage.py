@@ -14,7 +14,7 @@ from infra.naming import named_group, prefix
 from infra.network import Network
 from infra.pause import addon_options
 from infra.service_account_role import ServiceAccountRole, ServiceAccountRoleArgs
-from settings.region import EFS_DRIVER, RegionSupport
+from settings.aws_facts import EFS_DRIVER, AwsFacts
 from settings.schema import Driver
 
 NFS_PORT = 2049
@@ -27,7 +27,7 @@ POSIX_ID = 1000
 @dataclass(frozen=True)
 class StorageArgs:
     cluster_name: str
-    region_support: RegionSupport
+    facts: AwsFacts
     driver: Driver
     retain: bool
     paused: bool
@@ -152,7 +152,7 @@ class Storage(pulumi.ComponentResource):
 
     def _driver(self, args: StorageArgs) -> aws.eks.Addon:
         cluster, name = args.cluster, f"{self._prefix}efs-csi-driver"
-        policy = f"arn:{args.region_support.partition}:iam::aws:policy/service-role/AmazonEFSCSIDriverPolicy"
+        policy = f"arn:{args.facts.partition}:iam::aws:policy/service-role/AmazonEFSCSIDriverPolicy"
         role = ServiceAccountRole(
             f"{self._prefix}efs-driver",
             ServiceAccountRoleArgs(cluster, DRIVER_ACCOUNT, managed_policy=policy),
@@ -162,7 +162,7 @@ class Storage(pulumi.ComponentResource):
             name,
             cluster.cluster,
             EFS_DRIVER,
-            args.region_support.addon_versions[EFS_DRIVER],
+            args.facts.addon_versions[EFS_DRIVER],
             pulumi.ResourceOptions.merge(
                 addon_options(name, args.paused),
                 # The pods of the add-on need nodes, and they need DNS to reach AWS.

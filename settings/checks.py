@@ -14,9 +14,9 @@ import pulumi
 import pulumi_aws as aws
 import yaml
 
+from settings.aws_facts import BUDGETS_PARTITION, KMS_KEY, PRINCIPAL, AwsFacts, read_aws_facts, services_for
 from settings.credentials import STATIC_KEYS, not_for_cli
 from settings.quotas import most_workers, quotas_of
-from settings.region import BUDGETS_PARTITION, KMS_KEY, PRINCIPAL, RegionSupport, read_region_support, services_for
 from settings.schema import DEFAULT_ZONES, HIDDEN, KUBERNETES_VERSION, Problem, Settings, camel, load
 from settings.subnets import ADDRESSES_PER_WORKER, LARGEST, SMALLEST, zone_capacity
 from workloads.in_pod import contract
@@ -57,17 +57,17 @@ def checked_settings() -> tuple[Settings, list[Problem]]:
     return settings, problems
 
 
-def checked_region_support(settings: Settings, problems: list[Problem], provider: aws.Provider) -> RegionSupport:
+def checked_facts(settings: Settings, problems: list[Problem], provider: aws.Provider) -> AwsFacts:
     """What the region supports, or one error that lists the known problems and those with the region."""
-    region_support, refused = read_region_support(settings, provider)
+    facts, refused = read_aws_facts(settings, provider)
     problems = problems + refused
-    if region_support is not None:
-        problems += check_region(settings, region_support)
-    if region_support is None or problems:
+    if facts is not None:
+        problems += check_region(settings, facts)
+    if facts is None or problems:
         raise _refusal(settings, problems)
-    for warning in warnings(settings, region_support):
+    for warning in warnings(settings, facts):
         pulumi.log.warn(str(warning))
-    return region_support
+    return facts
 
 
 def _refusal(settings: Settings, problems: list[Problem]) -> pulumi.RunError:
@@ -80,14 +80,14 @@ def check(settings: Settings) -> list[Problem]:
     return [problem for rule in RULES for problem in rule(settings)]
 
 
-def check_region(settings: Settings, region_support: RegionSupport) -> list[Problem]:
+def check_region(settings: Settings, facts: AwsFacts) -> list[Problem]:
     """Every problem with what the region supports."""
-    return [problem for rule in REGION_RULES for problem in rule(settings, region_support)]
+    return [problem for rule in REGION_RULES for problem in rule(settings, facts)]
 
 
-def warnings(settings: Settings, region_support: RegionSupport) -> list[Problem]:
+def warnings(settings: Settings, facts: AwsFacts) -> list[Problem]:
     """What probably does not work, but can."""
-    return [problem for rule in WARNINGS for problem in rule(settings, region_support)]
+    return [problem for rule in WARNINGS for problem in rule(settings, facts)]
 
 
 def _region(s: Settings) -> Problems:
@@ -461,51 +461,49 @@ RULES: tuple[Callable[[Settings], Problems], ...] = (
 )
 
 
-def _budget(s: Settings, region: RegionSupport) -> Problems:
-    if s.notify.monthly_budget > 0 and region.partition != BUDGETS_PARTITION:
-        why = f"needs AWS Budgets in US dollars, and partition {region.partition} does not have that"
+def _budget(s: Settings, facts: AwsFacts) -> Problems:
+    if s.notify.monthly_budget > 0 and facts.partition != BUDGETS_PARTITION:
+        why = f"needs AWS Budgets in US dollars, and partition {facts.partition} does not have that"
         yield Problem("notify.monthlyBudget", s.notify.monthly_budget, why, "Write 0")
 
 
-def _paused(s: Settings, region: RegionSupport) -> Problems:
-    if s.paused and region.is_new:
+def _paused(s: Settings, facts: AwsFacts) -> Problems:
+    if s.paused and facts.is_new:
         why = "would create a stack that is already paused, and its training needs workers"
         instead = "Write at least as many workers as trainers. After the training, write 0 to pause the stack"
         yield Problem("workers.count", s.workers.count, why, instead)
 
 
-def _zones(s: Settings, region: RegionSupport) -> Problems:
+def _zones(s: Settings, facts: AwsFacts) -> Problems:
     with_workers = s.worker_zones(len(s.availability_zones) or DEFAULT_ZONES)
     for i, name in enumerate(s.availability_zones):
-        usable = region.zones_for_workers if i < with_workers else region.zones_for_cluster
+        usable = facts.zones_for_workers if i < with_workers else facts.zones_for_cluster
         instead = f"Choose from {', '.join(usable)}"
-        if name not in region.zones:
+        if name not in facts.zones:
             why = f"is not an availability zone of {s.region} for this account"
             yield Problem("availabilityZones", name, why, instead)
         elif name not in usable:
-            yield Problem("availabilityZones", name, f"cannot be used: {region.why_excluded(name)}", instead)
-    for i, name in region.kept_zones.items():
-        if i < with_workers and not s.paused and (missing := region.not_offered(name)):
+            yield Problem("availabilityZones", name, f"cannot be used: {facts.why_excluded(name)}", instead)
+    for i, name in facts.kept_zones.items():
+        if i < with_workers and not s.paused and (missing := facts.not_offered(name)):
             why = f"contains types that {name}, a zone of this stack, does not offer: {', '.join(missing)}"
             instead = "Write types that it offers. To use other zones, run `pulumi destroy` first"
             yield Problem("workers.instanceTypes", s.workers.instance_types, why, instead)
-    if len(region.kept_zones) == DEFAULT_ZONES:
+    if len(facts.kept_zones) == DEFAULT_ZONES:
         return
-    few_for_workers = len(region.zones_for_workers) < with_workers
-    if few_for_workers or len(region.zones_for_cluster) < DEFAULT_ZONES:
-        excluded = "; ".join(why for zone in sorted(region.zones) if (why := region.why_excluded(zone)))
-        counted = (
-            f"{len(region.zones_for_cluster)} zones for EKS and {len(region.zones_for_workers)} of them for workers"
-        )
+    few_for_workers = len(facts.zones_for_workers) < with_workers
+    if few_for_workers or len(facts.zones_for_cluster) < DEFAULT_ZONES:
+        excluded = "; ".join(why for zone in sorted(facts.zones) if (why := facts.why_excluded(zone)))
+        counted = f"{len(facts.zones_for_cluster)} zones for EKS and {len(facts.zones_for_workers)} of them for workers"
         why = f"has {counted}, and the stack needs {DEFAULT_ZONES} and {with_workers}. Excluded: {excluded}"
         instead = "Choose another region"
-        if few_for_workers and region.known_types:
+        if few_for_workers and facts.known_types:
             instead += ", or other types in workers.instanceTypes"
         yield Problem("aws:region", s.region, why, instead)
 
 
-def _instance_types(s: Settings, region: RegionSupport) -> Problems:
-    key, types, gpus = "workers.instanceTypes", region.instance_types, s.job.gpus_per_trainer
+def _instance_types(s: Settings, facts: AwsFacts) -> Problems:
+    key, types, gpus = "workers.instanceTypes", facts.instance_types, s.job.gpus_per_trainer
     for name, found in types.items():
         if found is None:
             yield Problem(key, name, f"is not an instance type of {s.region}", "Choose another, such as m6i.large")
@@ -522,15 +520,15 @@ def _instance_types(s: Settings, region: RegionSupport) -> Problems:
         yield Problem(key, s.workers.instance_types, why, "Write types with the same architecture and number of GPUs")
 
 
-def _kms_key(s: Settings, region: RegionSupport) -> Problems:
+def _kms_key(s: Settings, facts: AwsFacts) -> Problems:
     named = KMS_KEY.fullmatch(s.kms_key_arn)
     if not named or named["region"] != s.region:
         return
     why, instead = "", "Write another key, or leave it empty"
-    for part, here in (("partition", region.partition), ("account", region.account)):
+    for part, here in (("partition", facts.partition), ("account", facts.account)):
         if named[part] != here:
             why = why or f"is a key of {part} {named[part]}, and the stack is in {part} {here}"
-    key = region.key
+    key = facts.key
     if key and not why:
         if key.manager != "CUSTOMER":
             why = "is managed by AWS, and its key policy cannot change"
@@ -543,8 +541,8 @@ def _kms_key(s: Settings, region: RegionSupport) -> Problems:
         yield Problem("kmsKeyArn", s.kms_key_arn, why, instead)
 
 
-def _images_in_china(s: Settings, region: RegionSupport) -> Problems:
-    if region.partition != "aws-cn":
+def _images_in_china(s: Settings, facts: AwsFacts) -> Problems:
+    if facts.partition != "aws-cn":
         return
     for key, image in s.used_images.items():
         if (registry := registry_of(image)) in NOT_IN_CHINA:
@@ -552,7 +550,7 @@ def _images_in_china(s: Settings, region: RegionSupport) -> Problems:
             yield Problem(key, image, why, f"Write the address of a copy, for example in Amazon ECR of {s.region}")
 
 
-def _images_without_digest(s: Settings, region: RegionSupport) -> Problems:
+def _images_without_digest(s: Settings, facts: AwsFacts) -> Problems:
     if not s.retain_data:
         return
     for key, image in s.used_images.items():
@@ -567,30 +565,30 @@ def registry_of(image: str) -> str:
     return host if slash and ("." in host or ":" in host) else "docker.io"
 
 
-def _quotas(s: Settings, region: RegionSupport) -> Problems:
-    vcpus = {name: found.vcpus for name, found in region.instance_types.items() if found}
-    most = most_workers(vcpus, s.workers.capacity, region.quotas)
+def _quotas(s: Settings, facts: AwsFacts) -> Problems:
+    vcpus = {name: found.vcpus for name, found in facts.instance_types.items() if found}
+    most = most_workers(vcpus, s.workers.capacity, facts.quotas)
     if most is not None and most < s.workers.count:
         quotas = quotas_of(vcpus, s.workers.capacity)
-        listed = ", ".join(f'"{quota.name}" is {region.quotas[quota.code]:g}' for quota in quotas)
+        listed = ", ".join(f'"{quota.name}" is {facts.quotas[quota.code]:g}' for quota in quotas)
         sizes = ", ".join(f"{name} has {count}" for name, count in vcpus.items())
         why = f"is more than the {most} workers that the vCPU quotas of your account allow: {listed}, and {sizes}"
         instead = "Request a higher quota in the console of Service Quotas, or use fewer or smaller workers"
         yield Problem("workers.count", s.workers.count, why, instead)
 
 
-def _services(s: Settings, region: RegionSupport) -> Problems:
+def _services(s: Settings, facts: AwsFacts) -> Problems:
     """A warning, because AWS's list does not contain every service of every region."""
-    missing = [service for service in services_for(s) if service not in region.services]
+    missing = [service for service in services_for(s) if service not in facts.services]
     if missing:
         why = f"does not have {', '.join(missing)} in AWS's list of services"
         yield Problem("aws:region", s.region, why, "If creating its resources fails, choose another region")
 
 
-def _access(s: Settings, region: RegionSupport) -> Problems:
-    access = region.access
+def _access(s: Settings, facts: AwsFacts) -> Problems:
+    access = facts.access
     for arn in access.missing:
-        why = f"does not exist in account {region.account}"
+        why = f"does not exist in account {facts.account}"
         yield Problem("deployer" if arn == s.deployer else "admins", arn, why, "Create it first, or correct the ARN")
     if not s.deployer and not re.fullmatch(PRINCIPAL, access.deployer):
         why = f"is empty, and this session is {access.deployer}, which EKS does not accept as an administrator"
@@ -602,7 +600,7 @@ def _access(s: Settings, region: RegionSupport) -> Problems:
         yield Problem("deployer", s.deployer, why, "Use the credentials of the deployer, or add this ARN to admins")
 
 
-REGION_RULES: tuple[Callable[[Settings, RegionSupport], Problems], ...] = (
+REGION_RULES: tuple[Callable[[Settings, AwsFacts], Problems], ...] = (
     _paused,
     _zones,
     _instance_types,
@@ -611,7 +609,7 @@ REGION_RULES: tuple[Callable[[Settings, RegionSupport], Problems], ...] = (
     _kms_key,
     _access,
 )
-WARNINGS: tuple[Callable[[Settings, RegionSupport], Problems], ...] = (
+WARNINGS: tuple[Callable[[Settings, AwsFacts], Problems], ...] = (
     _services,
     _images_in_china,
     _images_without_digest,

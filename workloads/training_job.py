@@ -6,7 +6,7 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from infra.naming import prefix
-from settings.region import TRAINER_MEMORY_MIB
+from settings.aws_facts import TRAINER_MEMORY_MIB
 from settings.schema import Settings
 from workloads import scripts
 from workloads.access import READ, ServiceAccount, ServiceAccountArgs

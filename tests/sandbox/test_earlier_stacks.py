@@ -107,7 +107,7 @@ import pulumi
 
 sys.path.insert(0, {str(CHECKOUT)!r})
 
-from settings.region import RegionSupport
+from settings.aws_facts import AwsFacts
 
 
 def as_before(args):
@@ -119,7 +119,7 @@ def as_before(args):
 
 if pathlib.Path("earlier").exists():
     pulumi.runtime.register_resource_transform(as_before)
-    RegionSupport.administrators = lambda self, settings: ()
+    AwsFacts.administrators = lambda self, settings: ()
 runpy.run_path({str(CHECKOUT / "__main__.py")!r}, run_name="__main__")
 """
 

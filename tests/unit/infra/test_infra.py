@@ -11,8 +11,8 @@ import yaml
 
 from infra.cluster import ami_type, group_sizes, kubeconfig
 from infra.pause import _reject
+from settings.aws_facts import Architecture, InstanceType
 from settings.credentials import CliCredentials, cli_credentials, not_for_cli
-from settings.region import Architecture, InstanceType
 from settings.subnets import LARGEST, MAX_ZONES, SMALLEST, cidr_plan
 from tests.unit.conftest import RunStack
 from tests.unit.program import ACCOUNT, config_of, run

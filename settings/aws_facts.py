@@ -71,7 +71,7 @@ class KmsKey:
 
 
 @dataclass(frozen=True)
-class RegionSupport:
+class AwsFacts:
     """A region as this account sees it.
 
     `zones` maps zone names to zone ids. `offers` maps the id of a zone to the workers' instance types that it offers.
@@ -160,7 +160,7 @@ def services_for(settings: Settings) -> tuple[str, ...]:
     return (*REQUIRED_SERVICES, "sns") if settings.notify.email else REQUIRED_SERVICES
 
 
-def read_region_support(settings: Settings, provider: aws.Provider) -> tuple[RegionSupport | None, list[Problem]]:
+def read_aws_facts(settings: Settings, provider: aws.Provider) -> tuple[AwsFacts | None, list[Problem]]:
     """What the region supports, and the reasons why AWS did not answer."""
     # Pulumi's default provider would be a second process of the AWS plugin.
     opts = pulumi.InvokeOutputOptions(provider=provider)
@@ -222,7 +222,7 @@ def read_region_support(settings: Settings, provider: aws.Provider) -> tuple[Reg
     # Another check rejects a key of another account.
     if key and f":{account}:" in key and isinstance(answers[key], Exception):
         problems.append(_no_key(key, answers[key]))
-    return RegionSupport(
+    return AwsFacts(
         account=account,
         partition=answers["partition"].partition,
         dns_suffix=answers["partition"].dns_suffix,
