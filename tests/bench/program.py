@@ -4,15 +4,14 @@ import time
 
 import pytest
 
-from tests.unit.conftest import shaped
-from tests.unit.program import run
+from tests.unit.program import config_of, run, with_workers
 
 ROUNDS = 30
 LIMIT = 1.1
 
 
 def seconds(monkeypatch: pytest.MonkeyPatch, trainers: int) -> tuple[float, int]:
-    config = shaped("dev", None, trainers)
+    config = with_workers(config_of("dev"), trainers)
     start = time.process_time()
     graph = run(monkeypatch, config)
     return time.process_time() - start, len(graph.resources)

@@ -1,35 +1,27 @@
-"""The configurations that most tests run with: each stack file, two regions, and 1 to 1000 trainers."""
+"""What the unit tests share: the configurations that cover every shape of the graph, and a program with mocks."""
 
-import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
-from tests.unit.program import Graph, config_of, run, stack_files
-
-REGIONS = ("us-west-2", "us-west-1")
-TRAINERS = (1, 3, 16, 1000)
-SHAPES = [*((stack, None, None) for stack in stack_files()), *itertools.product(stack_files(), REGIONS, TRAINERS)]
+from tests.unit.program import EVERYTHING, Graph, config_of, run, stack_files, with_workers
 
 RunStack = Callable[..., Graph]
+Shape = tuple[str, Mapping[str, Any]]
+
+SHAPES: Mapping[str, Shape] = {
+    **{stack: (stack, config_of(stack)) for stack in stack_files()},
+    "two zones": ("dev", {**config_of("dev"), "aws:region": "us-west-1", "paddle-on-aws:natGateways": "perZone"}),
+    "three node groups": ("dev", with_workers(config_of("dev"), 1000)),
+    "everything": ("test", EVERYTHING),
+}
 
 
-def shaped(stack: str, region: str | None, trainers: int | None) -> dict[str, Any]:
-    """The configuration in a stack file, with another region and with as many workers as trainers."""
-    config = config_of(stack)
-    if region:
-        config["aws:region"] = region
-    if trainers:
-        workers = config.get("paddle-on-aws:workers", {})
-        config["paddle-on-aws:trainers"] = trainers
-        config["paddle-on-aws:workers"] = {**workers, "count": trainers, "zones": "all"}
-    return config
-
-
-@pytest.fixture(params=SHAPES, ids=lambda shape: "-".join(str(part) for part in shape if part))
-def shape(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
-    return request.param[0], shaped(*request.param)
+@pytest.fixture(params=SHAPES)
+def shape(request: pytest.FixtureRequest) -> Shape:
+    """The name of a stack and its configuration."""
+    return SHAPES[request.param]
 
 
 @pytest.fixture

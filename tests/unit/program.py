@@ -52,6 +52,21 @@ USABLE_KEY = {
     "keyUsage": "ENCRYPT_DECRYPT",
     "keySpec": "SYMMETRIC_DEFAULT",
 }
+# These settings create every resource that the program has.
+EVERYTHING: dict[str, Any] = {
+    "aws:region": "us-west-2",
+    "paddle-on-aws:admins": ["arn:aws:iam::123456789012:role/admin"],
+    "paddle-on-aws:apiAccessCidrs": ["8.8.8.8/32"],
+    "paddle-on-aws:controlPlaneLogs": ["audit"],
+    "paddle-on-aws:data": {"source": {"secure": "s3://bucket/data.tar"}},
+    "paddle-on-aws:job": {"namespace": "training", "gpusPerTrainer": 1},
+    "paddle-on-aws:natGateways": "perZone",
+    "paddle-on-aws:notify": {"email": "team@example.com", "monthlyBudget": 400},
+    "paddle-on-aws:retainData": True,
+    "paddle-on-aws:sshPublicKey": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+    "paddle-on-aws:storage": {"driver": "efsCsi"},
+    "paddle-on-aws:workers": {"instanceTypes": ["g5.xlarge"], "diskGiB": 100},
+}
 # Keys that differ from USABLE_KEY, by the last part of their ARN.
 OTHER_KEYS: Mapping[str, Mapping[str, str]] = {
     "disabled": {"keyState": "Disabled"},
@@ -283,6 +298,12 @@ def decrypted(value: Any) -> Any:
     if not isinstance(value, Mapping):
         return value
     return value["secure"] if set(value) == {"secure"} else {key: decrypted(each) for key, each in value.items()}
+
+
+def with_workers(config: Mapping[str, Any], count: int) -> dict[str, Any]:
+    """As many trainers and workers, in all zones."""
+    workers = {**config.get(f"{NAME}:workers", {}), "count": count, "zones": "all"}
+    return {**config, f"{NAME}:trainers": count, f"{NAME}:workers": workers}
 
 
 def with_defaults(config: Mapping[str, Any], folder: Path) -> dict[str, Any]:

@@ -10,8 +10,7 @@ import pytest
 from docs.draw_graph import drawing, read
 from settings.schema import PROJECT
 from tests.unit.conftest import RunStack
-from tests.unit.program import Graph, Resource, run
-from tests.unit.test_instances import EVERYTHING
+from tests.unit.program import EVERYTHING, Graph, Resource, run
 
 AGAIN = "draw the picture again: docs/architecture.md explains how"
 

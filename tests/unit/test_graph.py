@@ -2,12 +2,11 @@
 
 import itertools
 import json
-from typing import Any
 
 import pytest
 
-from tests.unit.conftest import RunStack, shaped
-from tests.unit.program import ENDPOINT, Graph, Resource, run
+from tests.unit.conftest import RunStack, Shape
+from tests.unit.program import ENDPOINT, Graph, Resource, config_of, run, with_workers
 
 JOBS = ("paddle-data", "paddle-cluster-job", "paddle-export")
 POLICIES = "aws:iam/rolePolicyAttachment:RolePolicyAttachment"
@@ -55,14 +54,14 @@ def edges(graph: Graph) -> list[tuple[Resource, Resource]]:
     return found
 
 
-def test_every_edge_is_there(shape: tuple[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_edge_is_there(shape: Shape, monkeypatch: pytest.MonkeyPatch) -> None:
     stack, config = shape
     graph = run(monkeypatch, config, stack)
     missing = [f"{start.name} -> {end.name}" for start, end in edges(graph) if not graph.leads(start, end)]
     assert not missing, f"these dependencies are missing: {missing}"
 
 
-def test_first_preview_shows_every_resource(shape: tuple[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_preview_shows_every_resource(shape: Shape, monkeypatch: pytest.MonkeyPatch) -> None:
     stack, config = shape
     known, unknown = run(monkeypatch, config, stack), run(monkeypatch, config, stack, preview=True)
     assert set(unknown.resources) == set(known.resources), "a resource is created inside an apply"
@@ -90,7 +89,9 @@ def test_the_provider_of_the_resources_answers_all_questions(program: RunStack) 
 
 
 def test_more_trainers_add_only_node_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    few, some, many = (set(run(monkeypatch, shaped("dev", None, count)).resources) for count in (3, 450, 1000))
+    few, some, many = (
+        set(run(monkeypatch, with_workers(config_of("dev"), count)).resources) for count in (3, 450, 1000)
+    )
     assert few == some
     assert {urn.partition("$")[2] for urn in few ^ many} == {
         "aws:eks/nodeGroup:NodeGroup::workers-1",

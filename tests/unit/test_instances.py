@@ -3,27 +3,11 @@
 import ast
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.unit.program import PROJECT, Graph, run
+from tests.unit.program import EVERYTHING, PROJECT, Graph, run
 
-# These settings create every resource that the program has.
-EVERYTHING: dict[str, Any] = {
-    "aws:region": "us-west-2",
-    "paddle-on-aws:admins": ["arn:aws:iam::123456789012:role/admin"],
-    "paddle-on-aws:apiAccessCidrs": ["8.8.8.8/32"],
-    "paddle-on-aws:controlPlaneLogs": ["audit"],
-    "paddle-on-aws:data": {"source": {"secure": "s3://bucket/data.tar"}},
-    "paddle-on-aws:job": {"namespace": "training", "gpusPerTrainer": 1},
-    "paddle-on-aws:natGateways": "perZone",
-    "paddle-on-aws:notify": {"email": "team@example.com", "monthlyBudget": 400},
-    "paddle-on-aws:retainData": True,
-    "paddle-on-aws:sshPublicKey": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
-    "paddle-on-aws:storage": {"driver": "efsCsi"},
-    "paddle-on-aws:workers": {"instanceTypes": ["g5.xlarge"], "diskGiB": 100},
-}
 ONCE = ("settings", "provider", "on_aws")
 
 

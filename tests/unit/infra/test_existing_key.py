@@ -10,8 +10,7 @@ from infra.encryption import key_policy, needed_statements, reject_new_key
 from infra.iam import Statement
 from settings.schema import PROJECT
 from tests.unit.conftest import RunStack
-from tests.unit.program import ACCOUNT, EXISTING_KEY, Graph
-from tests.unit.test_instances import EVERYTHING
+from tests.unit.program import ACCOUNT, EVERYTHING, EXISTING_KEY, Graph
 
 OWN = "paddle-on-aws:"
 ALL = {key.removeprefix(OWN): value for key, value in EVERYTHING.items() if key.startswith(OWN)}

@@ -9,8 +9,7 @@ import pytest
 from policy import iam_documents, pods, rules
 from policy.allowed_types import ALLOWED_TYPES, COMPONENTS
 from policy.graph import Resource, Stack, Unknown
-from tests.unit.program import EXISTING_KEY, Graph, config_of, run, stack_files
-from tests.unit.test_instances import EVERYTHING
+from tests.unit.program import EVERYTHING, EXISTING_KEY, Graph, config_of, run, stack_files
 
 ACCOUNT, OTHER_ACCOUNT = "123456789012", "210987654321"
 OPEN = {"Effect": "Allow", "Principal": "*", "Action": "s3:GetObject", "Resource": "arn:aws:s3:::b/*"}
