@@ -8,7 +8,8 @@ from typing import Any
 import pulumi
 
 from bootstrap.policies import STACK_NAME
-from settings.schema import Problem, Settings
+from settings.problem import Problem
+from settings.schema import Settings
 from settings.stack_file import StackFileError, stack_settings
 
 KEYS = ("deployers", "ownerId", "repository", "repositoryId", "stacks")

@@ -19,7 +19,8 @@ from infra.network import Network
 from infra.pause import addon_options
 from settings.aws_facts import AwsFacts, InstanceType
 from settings.credentials import CliCredentials, cli_credentials
-from settings.schema import NODES_PER_GROUP, Problem, Settings
+from settings.problem import Problem
+from settings.schema import NODES_PER_GROUP, Settings
 
 LOG_DAYS = 30
 # Without this, the cluster accepts network policies and ignores them.

@@ -10,7 +10,7 @@ import pulumi_aws as aws
 
 from infra.iam import Statement, account_decides, allow, document
 from infra.naming import prefix
-from settings.schema import Problem
+from settings.problem import Problem
 
 USE = (
     "kms:Decrypt",

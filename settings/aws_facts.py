@@ -10,8 +10,9 @@ import pulumi
 import pulumi_aws as aws
 from pulumi.runtime.sync_await import _sync_await
 
+from settings.problem import Problem
 from settings.quotas import SERVICE, quotas_of
-from settings.schema import DEFAULT_ZONES, KUBERNETES_VERSION, Problem, Settings
+from settings.schema import DEFAULT_ZONES, KUBERNETES_VERSION, Settings
 from settings.subnets import cidr_plan
 
 # The ARN of an IAM role or user.

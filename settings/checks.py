@@ -16,8 +16,9 @@ import yaml
 
 from settings.aws_facts import BUDGETS_PARTITION, KMS_KEY, PRINCIPAL, AwsFacts, read_aws_facts, services_for
 from settings.credentials import STATIC_KEYS, not_for_cli
+from settings.problem import HIDDEN, Problem
 from settings.quotas import most_workers, quotas_of
-from settings.schema import DEFAULT_ZONES, HIDDEN, KUBERNETES_VERSION, Problem, Settings, camel, load
+from settings.schema import DEFAULT_ZONES, KUBERNETES_VERSION, Settings, camel, load
 from settings.subnets import ADDRESSES_PER_WORKER, LARGEST, SMALLEST, zone_capacity
 from workloads.in_pod import contract
 

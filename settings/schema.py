@@ -5,7 +5,7 @@ import difflib
 import json
 import re
 import urllib.parse
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,15 +15,14 @@ from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 import pulumi
 import yaml
 
-from settings.stored_secrets import Stored, config_in, stored
+from settings.problem import Problem, secret_key
+from settings.secure import Stored, config_in, stored
 from workloads.in_pod import contract
 
 PROJECT = Path(__file__).parent.parent
 # These fields come from Pulumi, not from the project's own settings.
 ENGINE_KEYS = ("project", "stack", "aws", "secrets", "stored")
 HTTPS_PORT = 443
-# Stands for a secret value in messages.
-HIDDEN = "[secret]"
 # EKS needs two zones; this many are used if a stack names none.
 DEFAULT_ZONES = 2
 # The default quota of EKS for the nodes of one group. The limit of 30 groups needs more addresses than a VPC has.
@@ -256,28 +255,6 @@ class Settings:
     @property
     def all_tags(self) -> dict[str, str]:
         return {**self.tags, "project": self.project, "stack": self.stack}
-
-
-@dataclass(frozen=True)
-class Problem:
-    """One invalid setting, with the reason and what to write instead."""
-
-    key: str
-    value: object
-    why: str
-    instead: str
-
-    def hidden(self, secrets: Collection[str]) -> "Problem":
-        """The problem without its value, if the setting is a secret."""
-        return dataclasses.replace(self, value=HIDDEN) if secret_key(self.key) in secrets else self
-
-    def __str__(self) -> str:
-        return f"{self.key}: {json.dumps(self.value, default=list)} {self.why}. {self.instead}."
-
-
-def secret_key(key: str) -> str:
-    """The part of a key for which the engine tells whether it contains a secret."""
-    return key if key.startswith("aws:") else key.partition(".")[0]
 
 
 def load() -> tuple[Settings, list[Problem]]:

@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from settings.schema import PROJECT, Settings, read
+from settings.secure import is_encrypted, replaced
 
 
 class StackFileError(Exception):
@@ -24,16 +25,9 @@ def stack_settings(stack: str, folder: Path = PROJECT) -> Settings:
         raise StackFileError(f'stack: "{stack}" has no file {file.name}. Write one of {", ".join(known)}.') from None
     own = {key.partition(":")[2]: value for key, value in config.items() if key.startswith("paddle-on-aws:")}
     aws = {key.partition(":")[2]: value for key, value in config.items() if key.startswith("aws:")}
-    settings, problems = read(_without_secrets(own), folder)
+    # Only Pulumi can decrypt secrets.
+    without_secrets = replaced(own, lambda _, leaf: "" if is_encrypted(leaf) else leaf)
+    settings, problems = read(without_secrets, folder)
     if problems:
         raise StackFileError(f"{file.name}: {problems[0]}")
     return dataclasses.replace(settings, stack=stack, aws=aws)
-
-
-def _without_secrets(value: Any) -> Any:
-    """The value with empty text in place of each secret: only Pulumi can decrypt secrets."""
-    if isinstance(value, list):
-        return [_without_secrets(each) for each in value]
-    if not isinstance(value, Mapping):
-        return value
-    return "" if set(value) == {"secure"} else {key: _without_secrets(each) for key, each in value.items()}

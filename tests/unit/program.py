@@ -16,6 +16,7 @@ from pulumi.runtime import mocks, resource, rpc, settings
 from pulumi.runtime.proto import source_pb2
 
 from settings.schema import declared
+from settings.secure import is_encrypted, replaced
 
 PROJECT = Path(__file__).parents[2]
 NAME = "paddle-on-aws"
@@ -293,11 +294,7 @@ def config_of(stack: str) -> dict[str, Any]:
 
 def decrypted(value: Any) -> Any:
     """A value of a stack file with its secrets as plain text. The tests do not encrypt them."""
-    if isinstance(value, list):
-        return [decrypted(each) for each in value]
-    if not isinstance(value, Mapping):
-        return value
-    return value["secure"] if set(value) == {"secure"} else {key: decrypted(each) for key, each in value.items()}
+    return replaced(value, lambda _, leaf: leaf["secure"] if is_encrypted(leaf) else leaf)
 
 
 def with_workers(config: Mapping[str, Any], count: int) -> dict[str, Any]:

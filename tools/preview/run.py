@@ -9,12 +9,12 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from settings.secure import is_encrypted, leaves
 from settings.stack_file import StackFileError, stack_settings
 from tools.preview.markdown import redact, render, summarise, without
 from tools.price.cost import difference, estimate, summary
@@ -52,22 +52,17 @@ def preview(stack: str, checkout: Path) -> tuple[int, list[dict[str, Any]], str,
     return done.returncode, events, done.stdout, done.stderr
 
 
-def secret_values(encrypted: Any, plain: Any) -> Iterator[str]:
+def secret_values(encrypted: Any, plain: Any) -> list[str]:
     """The decrypted value of each `secure:` entry in a stack file."""
-    if isinstance(encrypted, Mapping) and set(encrypted) == {"secure"}:
-        yield plain if isinstance(plain, str) else json.dumps(plain)
-    elif isinstance(encrypted, Mapping) and isinstance(plain, Mapping):
-        for key, value in encrypted.items():
-            yield from secret_values(value, plain.get(key))
-    elif isinstance(encrypted, list) and isinstance(plain, list):
-        for value, shown in zip(encrypted, plain, strict=False):
-            yield from secret_values(value, shown)
+    shown = leaves(plain)
+    found = [shown[path] for path, leaf in leaves(encrypted).items() if is_encrypted(leaf)]
+    return [value if isinstance(value, str) else json.dumps(value) for value in found]
 
 
 def secrets(stack: str, checkout: Path) -> list[str]:
     """The secret settings of the stack. The program reads them as plain text, so the engine cannot hide all of them."""
     encrypted = yaml.safe_load((checkout / f"Pulumi.{stack}.yaml").read_text()).get("config") or {}
-    if not any(secret_values(encrypted, encrypted)):
+    if not any(map(is_encrypted, leaves(encrypted).values())):
         return []
     command = ["pulumi", "config", "--stack", stack, "--show-secrets", "--json"]
     done = subprocess.run(command, cwd=checkout, capture_output=True, text=True, check=False)
@@ -77,7 +72,7 @@ def secrets(stack: str, checkout: Path) -> list[str]:
             f"{done.stderr.strip()}"
         )
     shown = {key: entry.get("objectValue", entry.get("value")) for key, entry in json.loads(done.stdout).items()}
-    return list(secret_values(encrypted, shown))
+    return secret_values(encrypted, shown)
 
 
 def price(stack: str, checkout: Path, base: str) -> str:

@@ -14,7 +14,7 @@ import yaml
 from sandbox import build
 from sandbox.engine.pulumi_cli import PulumiCli
 from sandbox.paths import CHECKOUT
-from settings.stored_secrets import config_in, stored
+from settings.secure import config_in, stored
 from tests.unit.program import config_of, run
 
 ADDRESSES = ("https://host/a", "https://host/b?X-Amz-Signature=hush", "https://me:hush@host/c")

@@ -14,7 +14,7 @@ from pulumi.runtime import mocks
 
 from settings.checks import CODE_BYTES, check
 from settings.schema import ENGINE_KEYS, Settings, camel, declared, read
-from settings.stored_secrets import Stored, config_in, stored
+from settings.secure import Stored, config_in, stored
 from tests.unit.conftest import RunStack
 from tests.unit.program import PROJECT, Aws, Graph, run, stack_files
 from workloads.scripts import with_imports

@@ -223,4 +223,4 @@ def test_an_s3_address_is_hidden_in_its_arn_too() -> None:
 def test_only_secure_values_of_a_stack_file_are_hidden() -> None:
     encrypted = {"a": {"secure": "v1:x"}, "b": {"c": {"secure": "v1:y"}, "d": 2}, "e": [{"secure": "v1:z"}, "open"]}
     plain = {"a": "one", "b": {"c": 7, "d": 2}, "e": ["three", "open"]}
-    assert list(secret_values(encrypted, plain)) == ["one", "7", "three"]
+    assert secret_values(encrypted, plain) == ["one", "7", "three"]
