@@ -158,7 +158,6 @@ def _numbers(s: Settings) -> Problems:
         "job.peerTimeoutMinutes": (s.job.peer_timeout_minutes, 1),
         "job.stallMinutes": (s.job.stall_minutes, 0),
         "job.timeoutMinutes": (s.job.timeout_minutes, 1),
-        "job.threads": (s.job.threads, 0),
         "job.gpusPerTrainer": (s.job.gpus_per_trainer, 0),
         "job.sharedMemoryGiB": (s.job.shared_memory_gib, 1),
         "data.records": (s.data.records, 1),

@@ -67,7 +67,6 @@ class Job:
     stall_minutes: int
     timeout_minutes: int
     wait: bool
-    threads: int
     gpus_per_trainer: int
     gpu_plugin_image: str
     shared_memory_gib: int

@@ -87,7 +87,6 @@ def training_job_spec(
         Env.SPARSE_PORTS: str(pserver.sparse_ports),
         Env.TRAINERS: str(settings.trainers),
         Env.TRAINER_COUNT: str(settings.trainers),
-        Env.THREADS: str(job_settings.threads),
         Env.PASSES: str(job_settings.passes),
         Env.MAX_ATTEMPTS: str(job_settings.attempts),
         Env.PEER_TIMEOUT_SECONDS: str(job_settings.peer_timeout_minutes * 60),

@@ -25,7 +25,6 @@ def settings(trainer: int, uid: str = "") -> TrainerSettings:
         code=Path("/nowhere/code"),
         trainers=3,
         trainer=trainer,
-        threads=1,
         nic="lo",
         port=7164,
         ports=2,

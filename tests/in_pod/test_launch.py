@@ -423,59 +423,6 @@ def test_a_suspended_training_is_ended_and_resumed(run: TrainingRun) -> None:
         assert 'train.py", line' in stack
 
 
-OLD_PADDLE = """#!/bin/bash
-echo "$1 runs: paddle $*"
-[[ $1 == pserver ]] && exec sleep ${PSERVER_SECONDS:-100}
-sleep ${TRAIN_SECONDS:-1}
-pass=$(ls -d {output}/pass-* 2>/dev/null | wc -l)
-mkdir -p {output}/pass-0000$pass && touch {output}/pass-0000$pass/done
-exit 0
-"""
-
-
-@pytest.fixture
-def old_run(run: TrainingRun) -> TrainingRun:
-    """The training Job in an image of the old line: a `paddle` command, a package without paddle.distributed."""
-    image = run.folder / "image"
-    (image / "paddle").mkdir(parents=True)
-    (image / "paddle" / "__init__.py").touch()
-    (image / "bin").mkdir()
-    (image / "bin" / "paddle").write_text(OLD_PADDLE.replace("{output}", str(run.root / "output")))
-    (image / "bin" / "paddle").chmod(0o755)
-    run.paddle = [image]
-    run.settings["PATH"] = f"{image / 'bin'}{os.pathsep}{os.environ['PATH']}"
-    (run.root / "quick_start" / "trainer_config.lr.py").touch()
-    return run
-
-
-def test_the_old_paddle_gets_its_command_lines(old_run: TrainingRun) -> None:
-    complete = old_run.root / "output" / "pass-00006"
-    complete.mkdir(parents=True)
-    (complete / "done").touch()
-    start(old_run)
-    old_run.wait(old_run.ended)
-    assert old_run.statuses() == [0, 0, 0]
-    logs = old_run.root / "output" / "node_2"
-    network = "--nics=lo --port=7164 --ports_num=2 --ports_num_for_sparse=2 --comment=paddle_process_by_paddle"
-    pserver = f"pserver runs: paddle pserver {network} --num_gradient_servers=3\n"
-    assert pserver in (logs / "server.log").read_text()
-    servers = ",".join(old_run.address(index) for index in range(3))
-    trainee = (
-        f"train runs: paddle train {network} --pservers={servers} --trainer_id=2"
-        f" --trainer_count=2 --num_passes=3 --local=0 --use_gpu=0 --save_dir={old_run.root}/output"
-        f" --config=trainer_config.lr.py --init_model_path={complete} --start_pass=7\n"
-    )
-    assert trainee in (logs / "train.log").read_text()
-
-
-def test_a_parameter_server_that_ends_is_a_failure(old_run: TrainingRun) -> None:
-    old_run.settings.update(PSERVER_SECONDS="0.2", TRAIN_SECONDS="60", MAX_ATTEMPTS="1")
-    start(old_run)
-    old_run.wait(old_run.ended, seconds=60, replace=False)
-    assert old_run.statuses() == [100, 100, 100]
-    assert "made no new checkpoint; the last ended because trainer" in old_run.pods[1].text()
-
-
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [

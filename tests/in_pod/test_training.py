@@ -7,10 +7,12 @@ import io
 import threading
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import trainer_settings
 import training
+from state_files import Attempt
 
 from tests.in_pod.test_decisions import settings
 from tests.in_pod.training_run import TRAINER
@@ -87,9 +89,11 @@ def test_a_long_copy_ends_when_the_launcher_is_stopped(tmp_path: Path) -> None:
     assert (tmp_path / "work" / "data" / "records.txt").stat().st_size == 2000
 
 
-def test_threads_default_to_the_cpus_of_the_pod(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: range(7))
-    monkeypatch.setattr(Path, "read_text", lambda _: "300000 100000\n")
-    assert trainer_settings.available_cpus() == 3
-    monkeypatch.setattr(Path, "read_text", lambda _: "max 100000\n")
-    assert trainer_settings.available_cpus() == 7
+@pytest.mark.parametrize("folders", [None, ["/old/paddle"]], ids=["no paddle", "the Paddle of 2016"])
+def test_an_image_without_a_current_paddle_is_a_clear_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folders: list[str] | None
+) -> None:
+    package = folders and SimpleNamespace(submodule_search_locations=folders)
+    monkeypatch.setattr(training, "find_spec", lambda _: package)
+    with pytest.raises(trainer_settings.LaunchError, match="it needs Paddle 2"):
+        training.launch_command(settings(1), Attempt(), tmp_path)

@@ -112,7 +112,6 @@ class TrainingRun:
             "CONF_PADDLE_PORTS_NUM_SPARSE": "2",
             "CONF_PADDLE_GRADIENT_NUM": str(self.trainers),
             "TRAINER_COUNT": str(self.trainers),
-            "THREADS": "2",
             "POD_NAME": pod["metadata"]["name"],
             "POD_IP": self.address(index),
             "POD_UID": pod["metadata"]["uid"],

@@ -142,7 +142,7 @@ def minutes(kind: str) -> Callable[[Running], float]:
 def code(stack: Running) -> list[str]:
     """The scripts of the data Job that are training code."""
     (volume,) = [each for each in pod(stack, "data")["volumes"] if "configMap" in each]
-    return [item["path"] for item in volume["configMap"]["items"] if item["path"].endswith("/train.py")]
+    return [item["path"] for item in volume["configMap"]["items"] if "/" in item["path"]]
 
 
 def shared_memory(stack: Running) -> str:
@@ -210,14 +210,13 @@ GROUPS: Mapping[str, list[Change]] = {
         Change("job.namespace", "lab", lambda s: find_job(s, "training")["metadata"]["namespace"], "lab"),
         Change("job.image", "lab/train:1", lambda s: main(s, "training")["image"], "lab/train:1"),
         Change("job.command", ["run"], lambda s: main(s, "training")["command"], ["run"]),
-        Change("job.code", "lab", code, ["model/train.py"]),
+        Change("job.code", "lab", code, ["model/train.py", "model/words.py"]),
         Change("job.configDir", "model", environment("training", "TRAIN_CONFIG_DIR"), "model"),
         Change("job.passes", 4, environment("training", "PASSES"), "4"),
         Change("job.attempts", 3, lambda s: find_job(s, "training")["spec"]["backoffLimit"], 2),
         Change("job.peerTimeoutMinutes", 2, environment("training", "PEER_TIMEOUT_SECONDS"), "120"),
         Change("job.stallMinutes", 3, environment("training", "STALL_SECONDS"), "180"),
         Change("job.timeoutMinutes", 100, minutes("training"), 100),
-        Change("job.threads", 2, environment("training", "TRAINER_COUNT"), "2"),
         Change("job.sharedMemoryGiB", 2, shared_memory, "2Gi"),
         Change("data.image", "lab/data:1", lambda s: main(s, "data")["image"], "lab/data:1"),
         Change("data.command", ["split"], lambda s: main(s, "data")["command"], ["split"]),
@@ -283,6 +282,7 @@ SET_BY_THE_SANDBOX = [
 def stack(cached: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
     made = Checkout.make(tmp_path_factory.mktemp("changes"))
     shutil.copytree(made.project / "workloads/in_pod/quick_start", made.project / "lab")
+    (made.project / "lab/words.py").touch()
     yield made
     down = made.run("down", under=WITHOUT_MOUNT_NAMESPACES)
     assert down.returncode == 0, down.stdout

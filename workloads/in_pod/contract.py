@@ -31,7 +31,6 @@ class Env:
     TRAINERS = "CONF_PADDLE_GRADIENT_NUM"
     TRAINER_COUNT = "TRAINER_COUNT"
     # The training Job; these names are our own.
-    THREADS = "THREADS"
     PASSES = "PASSES"
     MAX_ATTEMPTS = "MAX_ATTEMPTS"
     PEER_TIMEOUT_SECONDS = "PEER_TIMEOUT_SECONDS"
@@ -87,7 +86,6 @@ MANIFEST_FILE = "manifest.json"
 MADE_FROM_FILE = "made-from.json"
 DONE_FILE = "done"
 TRAIN_LOG = "train.log"
-SERVER_LOG = "server.log"
 ATTEMPT_FILE = "attempt.json"
 # In the bucket, beside the checkpoints: the address of the newest one. The export Job writes it last.
 NEWEST_FILE = "newest-checkpoint"

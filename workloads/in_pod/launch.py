@@ -228,7 +228,6 @@ class Launcher:
             output, when = training.last_output() if status and not training.start_error else ("", time.time())
             message = training.start_error or describe_status(status)
             self._report(ended=True, exit_status=status, message=message, output=output, time=when)
-            # After a success the processes keep running: other trainers may need a parameter server of the old Paddle.
             if status:
                 training.stop()
                 self.training = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import time
 from dataclasses import dataclass
@@ -28,7 +27,6 @@ class TrainerSettings:
     code: Path
     trainers: int
     trainer: int
-    threads: int
     nic: str
     port: int
     ports: int
@@ -50,16 +48,6 @@ class TrainerSettings:
 def log(message: str) -> None:
     """Print the message with the time."""
     print(f"{time.strftime('%H:%M:%S')} launch: {message}", flush=True)
-
-
-def available_cpus() -> int:
-    """The number of CPUs that this container may use."""
-    cpus = len(os.sched_getaffinity(0))
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
-        return max(1, min(cpus, int(quota) // int(period)))
-    except (OSError, ValueError):
-        return cpus
 
 
 def read_settings(env: Mapping[str, str], arguments: list[str]) -> TrainerSettings:
@@ -90,7 +78,6 @@ def read_settings(env: Mapping[str, str], arguments: list[str]) -> TrainerSettin
         code=job_folder / text(Env.TRAIN_CONFIG_DIR),
         trainers=trainers,
         trainer=trainer,
-        threads=number(Env.THREADS) or available_cpus(),
         nic=text(Env.NIC),
         port=number(Env.PORT, 1),
         ports=number(Env.PORTS, 1),

@@ -123,49 +123,25 @@ def copy_file(source: Path, target: Path, cancelled: threading.Event) -> None:
         raise OSError(error.errno, f"{source} cannot be copied: {error}") from error
 
 
-def launch_commands(settings: TrainerSettings, attempt: Attempt, work: Path) -> dict[str, list[str]]:
-    """The commands, by the names of their logs: for the current Paddle, or for the old one with parameter servers."""
+def launch_command(settings: TrainerSettings, attempt: Attempt, work: Path) -> list[str]:
+    """The command that starts the processes of this pod."""
+    paddle = find_spec("paddle")  # not paddle.distributed: find_spec would import paddle
+    folders = (paddle and paddle.submodule_search_locations) or []
+    if not any((Path(folder) / "distributed").is_dir() for folder in folders):
+        raise LaunchError("this image has no Python package paddle.distributed: it needs Paddle 2 or newer")
+    if not (work / "code" / "train.py").is_file():
+        raise LaunchError(f"the training code {settings.code} has no train.py")
     # Each attempt uses another port, so a process that is left from the attempt before cannot interfere.
     port = settings.port + attempt.number % (settings.ports + settings.ports_sparse)
-    paddle = find_spec("paddle")
-    if paddle and any((Path(folder) / "distributed").is_dir() for folder in paddle.submodule_search_locations or []):
-        if not (work / "code" / "train.py").is_file():
-            raise LaunchError(f"the training code {settings.code} has no train.py")
-        launcher = [sys.executable, "-m", "paddle.distributed.launch", "--nproc_per_node", str(processes_per_pod())]
-        launcher += ["--log_level", "WARNING", "--log_dir", str(work / "log")]
-        launcher += ["--ips", ",".join(attempt.addresses), "--start_port", str(port), "--host", settings.pod_ip]
-        launcher += ["--job_id", f"{settings.job}-{attempt.number}", "train.py"]
-        return {contract.TRAIN_LOG: [*launcher, *settings.arguments]}
-    if not shutil.which("paddle"):
-        raise LaunchError("this image has no paddle: neither the Python package nor the old `paddle` command")
-    network = [f"--nics={settings.nic}", f"--port={settings.port}", f"--ports_num={settings.ports}"]
-    network += [f"--ports_num_for_sparse={settings.ports_sparse}", "--comment=paddle_process_by_paddle"]
-    server = ["paddle", "pserver", *network, f"--num_gradient_servers={settings.trainers}"]
-    trainer = ["paddle", "train", *network, f"--pservers={','.join(attempt.addresses)}"]
-    # In the old Paddle, trainer_count is the number of threads of one trainer.
-    trainer += [f"--trainer_id={settings.trainer}", f"--trainer_count={settings.threads}"]
-    trainer += [f"--num_passes={settings.passes}", "--local=0", "--use_gpu=0", f"--save_dir={settings.output}"]
-    if not any(argument.startswith("--config") for argument in settings.arguments):
-        trainer += [f"--config={find_config(work / 'code')}"]
-    number = contract.checkpoint_number(attempt.resume)
-    if number is not None:
-        trainer += [f"--init_model_path={settings.output / attempt.resume}", f"--start_pass={number + 1}"]
-    return {contract.SERVER_LOG: server, contract.TRAIN_LOG: [*trainer, *settings.arguments]}
+    command = [sys.executable, "-m", "paddle.distributed.launch", "--nproc_per_node", str(processes_per_pod())]
+    command += ["--log_level", "WARNING", "--log_dir", str(work / "log")]
+    command += ["--ips", ",".join(attempt.addresses), "--start_port", str(port), "--host", settings.pod_ip]
+    return [*command, "--job_id", f"{settings.job}-{attempt.number}", "train.py", *settings.arguments]
 
 
 def processes_per_pod() -> int:
     """The number of processes: one for each GPU of the container, or one on the CPU."""
     return len(list(DEVICES.glob("nvidia[0-9]*"))) or 1
-
-
-def find_config(code: Path) -> str:
-    """The one trainer configuration of the old paddle in the folder."""
-    found = sorted(path.name for path in code.glob("trainer_config*.py"))
-    if len(found) != 1:
-        raise LaunchError(
-            f"{code.name} must have one trainer_config*.py, or --config must be given: it has {found or 'none'}"
-        )
-    return found[0]
 
 
 class Training:
@@ -175,31 +151,25 @@ class Training:
         self.settings, self.attempt, self.work = settings, attempt, work
         self.cancelled = threading.Event()
         self.start_error = ""
-        self.processes: list[subprocess.Popen[bytes]] = []
-        self.copiers: list[OutputCopier] = []
+        self.copier: OutputCopier | None = None  # None until the process has started
         self.cpu_ticks, self.last_active = 0, time.time()
-        self.started = threading.Event()
         self.thread = threading.Thread(target=self._start, daemon=True)
         self.thread.start()
 
     def _start(self) -> None:
         try:
             copy_in(self.settings, self.work, self.cancelled)
-            commands = launch_commands(self.settings, self.attempt, self.work)
+            command = launch_command(self.settings, self.attempt, self.work)
             logs = contract.log_folder(self.settings.job_folder, self.settings.trainer)
             retry_transient(lambda: logs.mkdir(parents=True, exist_ok=True))
             environment = self._environment()
-            for name, command in commands.items():
-                if self.cancelled.is_set():
-                    return
-                process = subprocess.Popen(
-                    command, cwd=self.work / "code", env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-                )
-                number, trainer = self.attempt.number, self.settings.trainer
-                heading = f"=== attempt {number} of trainer {trainer}: {' '.join(command)}\n"
-                self.processes.append(process)
-                self.copiers.append(OutputCopier(process, logs / name, heading))
-            self.started.set()
+            if self.cancelled.is_set():
+                return
+            process = subprocess.Popen(
+                command, cwd=self.work / "code", env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            )
+            heading = f"=== attempt {self.attempt.number} of trainer {self.settings.trainer}: {' '.join(command)}\n"
+            self.copier = OutputCopier(process, logs / contract.TRAIN_LOG, heading)
         except CancelledError:
             return
         except OSError as error:
@@ -228,11 +198,12 @@ class Training:
     @property
     def printed(self) -> float:
         """When the training last printed a line."""
-        return max((copier.printed for copier in self.copiers), default=self.last_active)
+        return self.copier.printed if self.copier else self.last_active
 
     def last_output(self) -> tuple[str, float]:
         """The last line that the training wrote, and the time when it wrote it."""
-        copier = self.copiers[-1]
+        copier = self.copier
+        assert copier
         copier.join(timeout=2)
         # Paddle's launcher shows a worker's output some seconds late, and the end twice. The worker's log has its time.
         logs = (self.work / "log").glob("workerlog.*")
@@ -240,21 +211,16 @@ class Training:
         return copier.last, min(written, default=copier.when)
 
     def status(self) -> int | None:
-        """The training's exit status; None while it runs. A parameter server that ends first has failed."""
+        """The training's exit status; None while it runs."""
         if self.start_error:
             return 1
-        if not self.started.is_set():
-            return None
-        *servers, trainer = (process.poll() for process in self.processes)
-        if trainer is not None:
-            return trainer
-        return next((status or 1 for status in servers if status is not None), None)
+        return self.copier.process.poll() if self.copier else None
 
     def activity(self) -> tuple[float, bool]:
         """When the training last used the CPU, and whether a process of it is suspended."""
         states = [process_state(process) for process in descendants()]
         ticks = sum(used for _, used in states)
-        if not self.started.is_set() or ticks != self.cpu_ticks:
+        if not self.copier or ticks != self.cpu_ticks:
             self.cpu_ticks, self.last_active = ticks, time.time()
         return self.last_active, any(state in "Tt" for state, _ in states)
 
@@ -268,8 +234,8 @@ class Training:
         while time.monotonic() < deadline and not all(p.is_file() and p.stat().st_size for p in files.values()):
             time.sleep(0.1)
         for process, path in files.items():
-            if path.is_file():
-                self.copiers[-1].add(f"=== Python stack of process {process}\n{path.read_text(errors='replace')}")
+            if self.copier and path.is_file():
+                self.copier.add(f"=== Python stack of process {process}\n{path.read_text(errors='replace')}")
 
     def stop(self) -> None:
         """End every process: send SIGTERM, wait for the grace period, send SIGKILL."""
@@ -283,12 +249,12 @@ class Training:
         while descendants():
             send(descendants(), signal.SIGKILL)
             self._reap()
-        for copier in self.copiers:
-            copier.join(timeout=5)
+        if self.copier:
+            self.copier.join(timeout=5)
 
     def _reap(self) -> None:
-        for process in self.processes:
-            process.poll()
+        if self.copier:
+            self.copier.process.poll()
         time.sleep(0.1)
 
 

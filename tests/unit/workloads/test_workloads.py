@@ -51,7 +51,7 @@ def test_host_ports_follow_the_three_settings(program: RunStack) -> None:
 def test_the_launcher_gets_its_pod_and_its_limits(program: RunStack) -> None:
     env = env_of(
         container_of(
-            program({"job": {"passes": 7, "attempts": 2, "peerTimeoutMinutes": 3, "stallMinutes": 4, "threads": 8}}),
+            program({"job": {"passes": 7, "attempts": 2, "peerTimeoutMinutes": 3, "stallMinutes": 4}}),
             "paddle-cluster-job",
         )
     )
@@ -63,7 +63,7 @@ def test_the_launcher_gets_its_pod_and_its_limits(program: RunStack) -> None:
         "JOB_UID": "metadata.labels['batch.kubernetes.io/controller-uid']",
     }
     assert (env["PASSES"], env["MAX_ATTEMPTS"], env["PEER_TIMEOUT_SECONDS"]) == ("7", "2", "180")
-    assert (env["STALL_SECONDS"], env["THREADS"]) == ("240", "8")
+    assert env["STALL_SECONDS"] == "240"
 
 
 def test_trainers_wait_half_an_hour_for_a_new_spot_worker(program: RunStack) -> None:
