@@ -10,8 +10,7 @@ from infra.iam import Statement, allow
 from infra.naming import prefix
 from infra.service_account_role import ServiceAccountRole, ServiceAccountRoleArgs
 from settings.schema import Settings
-
-DATA_ACCOUNT, EXPORT_ACCOUNT = "paddle-data", "paddle-export"
+from workloads.in_pod import contract
 
 
 def write_prefix(bucket: pulumi.Input[str], key: pulumi.Input[str], prefix: str) -> list[Statement]:
@@ -77,16 +76,17 @@ class JobRoles(pulumi.ComponentResource):
         names, settings = prefix(name, "job-roles"), args.settings
 
         def role(job: str, account: str, statements: Sequence[Statement]) -> ServiceAccountRole:
+            # The service account of a Job has the name of the Job.
             role_args = ServiceAccountRoleArgs(args.cluster, f"{settings.job.namespace}:{account}", statements)
             return ServiceAccountRole(f"{names}{job}", role_args, pulumi.ResourceOptions(parent=self))
 
         if settings.data.from_s3:
             (source,) = settings.data.sources
             self.data = role(
-                "data", DATA_ACCOUNT, read_source(args.partition, args.key_arn, source, settings.data_is_secret)
+                "data", contract.DATA_JOB, read_source(args.partition, args.key_arn, source, settings.data_is_secret)
             )
         if settings.export.enabled:
             results = write_prefix(args.bucket_arn, args.key_arn, settings.job.output_prefix)
             messages = [send_messages(args.topic_arn)] if args.topic_arn is not None else []
-            self.export = role("export", EXPORT_ACCOUNT, [*results, *messages])
+            self.export = role("export", contract.EXPORT_JOB, [*results, *messages])
         self.register_outputs({})

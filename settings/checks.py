@@ -123,7 +123,7 @@ def _names(s: Settings) -> Problems:
     if not re.fullmatch(LABEL, s.job.name) or len(s.job.name) > longest:
         why = "is not allowed as the name of an indexed Job in Kubernetes"
         yield Problem("job.name", s.job.name, why, f"Use up to {longest} lower-case letters, digits and -")
-    if s.job.name in ("paddle-data", "paddle-export"):
+    if s.job.name in (contract.DATA_JOB, contract.EXPORT_JOB):
         yield Problem(
             "job.name",
             s.job.name,

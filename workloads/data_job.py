@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra.job_roles import DATA_ACCOUNT
 from infra.naming import prefix
 from infra.service_account_role import ServiceAccountRole
 from settings.schema import Settings
@@ -20,7 +19,7 @@ from workloads.network_policy import NetworkPolicy, NetworkPolicyArgs
 from workloads.tokens import aws_token
 from workloads.volume import POD_VOLUME, Volume
 
-NAME, FETCH = "paddle-data", "fetch"
+NAME, FETCH = contract.DATA_JOB, "fetch"
 SCRIPT = f"{contract.SCRIPTS}/prepare.py"
 RETRIES = 2
 
@@ -43,7 +42,7 @@ class DataJob(pulumi.ComponentResource):
         super().__init__("paddle:workloads:DataJob", name, None, opts)
         names, settings = prefix(name, "data"), args.settings
         child = object_options(self)
-        account = ServiceAccount(f"{names}{DATA_ACCOUNT}", ServiceAccountArgs(DATA_ACCOUNT, args.namespace), child)
+        account = ServiceAccount(f"{names}{NAME}", ServiceAccountArgs(NAME, args.namespace), child)
         network = NetworkPolicy(
             f"{names}{NAME}-network", NetworkPolicyArgs(NAME, args.namespace, settings.data.ports), child
         )

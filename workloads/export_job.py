@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra.job_roles import EXPORT_ACCOUNT
 from infra.naming import prefix
 from infra.service_account_role import ServiceAccountRole
 from settings.schema import Settings
@@ -20,7 +19,7 @@ from workloads.tokens import api_token, aws_token
 from workloads.training_job import TrainingJob
 from workloads.volume import POD_VOLUME, Volume
 
-NAME = "paddle-export"
+NAME = contract.EXPORT_JOB
 WAIT, COPY = "await-training", "export"
 COPY_MINUTES = 30
 OUTCOME = "outcome"
@@ -47,9 +46,7 @@ class ExportJob(pulumi.ComponentResource):
         rules: list[k8s.rbac.v1.PolicyRuleArgsDict] = [
             {"api_groups": ["batch"], "resources": ["jobs"], "resource_names": [settings.job.name], "verbs": READ}
         ]
-        account = ServiceAccount(
-            f"{names}{EXPORT_ACCOUNT}", ServiceAccountArgs(EXPORT_ACCOUNT, args.namespace, rules), child
-        )
+        account = ServiceAccount(f"{names}{NAME}", ServiceAccountArgs(NAME, args.namespace, rules), child)
         network = NetworkPolicy(f"{names}{NAME}-network", NetworkPolicyArgs(NAME, args.namespace), child)
         shipped = scripts.Scripts(
             f"{names}paddle-export-scripts",
@@ -108,6 +105,8 @@ def export_job_spec(
             Env.DONE_FILE: contract.DONE_FILE,
             Env.MADE_FROM_FILE: contract.MADE_FROM_FILE,
             Env.NEWEST_FILE: contract.NEWEST_FILE,
+            Env.EXPORT_AGAIN: contract.run_again(NAME),
+            Env.TRAINING_AGAIN: contract.run_again(settings.job.name),
             **({Env.TOPIC_ARN: args.topic_arn} if args.topic_arn is not None else {}),
             **role.env,
         },

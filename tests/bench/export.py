@@ -80,6 +80,8 @@ def main() -> int:
         "DONE_FILE": contract.DONE_FILE,
         "MADE_FROM_FILE": contract.MADE_FROM_FILE,
         "NEWEST_FILE": contract.NEWEST_FILE,
+        "EXPORT_AGAIN": contract.run_again(contract.EXPORT_JOB),
+        "TRAINING_AGAIN": contract.run_again("bench"),
     }
     try:
         subprocess.run(["aws", "s3", "mb", "s3://bucket"], env=environment, check=True, capture_output=True)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import boto3
+import contract
 import pytest
 
 from settings.schema import read
@@ -137,6 +138,8 @@ def export(bucket: Bucket, tmp_path: Path) -> Export:
         "NEWEST_FILE": "newest-checkpoint",
         "DESTINATION": f"s3://bucket/{PREFIX}",
         "JOB_NAME": "job",
+        "EXPORT_AGAIN": contract.run_again(contract.EXPORT_JOB),
+        "TRAINING_AGAIN": contract.run_again("job"),
         **{f"{name.upper()}_FILE": str(tmp_path / name) for name in ("failure", "subject", "message")},
     }
     # The export Job sets only AWS_REGION.

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from tools.watch.training_log import Progress
+from workloads.in_pod import contract
 
 Object = Mapping[str, Any]
 READY, WAITING, RUNNING, DONE, FAILED = "ready", "waiting", "running", "done", "failed"
@@ -70,8 +71,8 @@ class Names:
 
     @property
     def jobs(self) -> tuple[tuple[str, str], ...]:
-        found = (("paddle-data", "data"), (self.training, "training"))
-        return (*found, ("paddle-export", "export")) if self.exported else found
+        found = ((contract.DATA_JOB, "data"), (self.training, "training"))
+        return (*found, (contract.EXPORT_JOB, "export")) if self.exported else found
 
 
 @dataclass(frozen=True)

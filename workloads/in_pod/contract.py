@@ -8,6 +8,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+# The names of the Jobs beside the training Job, which has its name from the settings. paddle-data is the tutorial's.
+DATA_JOB = "paddle-data"
+EXPORT_JOB = "paddle-export"
+
 # Mount points. /home/jobpath and /efs are the tutorial's.
 SCRIPTS = "/paddle-job"
 TRAINING_VOLUME = "/home/jobpath"
@@ -56,6 +60,8 @@ class Env:
     DESTINATION = "DESTINATION"
     DONE_FILE = "DONE_FILE"
     MADE_FROM_FILE = "MADE_FROM_FILE"
+    EXPORT_AGAIN = "EXPORT_AGAIN"
+    TRAINING_AGAIN = "TRAINING_AGAIN"
     NEWEST_FILE = "NEWEST_FILE"
     STACK = "STACK"
     FAILURE_FILE = "FAILURE_FILE"
@@ -78,7 +84,6 @@ FETCHED = ".fetched-"  # followed by the UID of the pod
 FETCH_OBJECTS = "objects"
 FETCH_DONE = "done"
 
-SPLIT_AGAIN = "run the data Job again: pulumi up --replace '**Job::paddle-data'"
 
 # Files.
 RECORDS_FILE = "records.txt"
@@ -103,9 +108,17 @@ NOT_STARTED = (126, 127, 128)
 CHECKPOINT = re.compile(r"pass-(\d+)")
 
 
+def run_again(job: str) -> str:
+    """The command that runs a Job again."""
+    return f"pulumi up --replace '**Job::{job}'"
+
+
 def repeat(job: str) -> str:
     """The last line of a failed Job."""
-    return f"To run this Job again: pulumi up --replace '**Job::{job}'"
+    return f"To run this Job again: {run_again(job)}"
+
+
+SPLIT_AGAIN = f"run the data Job again: {run_again(DATA_JOB)}"
 
 
 def without_credentials(source: str) -> str:

@@ -19,7 +19,7 @@ send() {
 }
 
 fail() {
-    local again="To run this Job again: pulumi up --replace '**Job::paddle-export'"
+    local again="To run this Job again: ${EXPORT_AGAIN:-}"
     local text="The training Job ${JOB_NAME:-} is complete, but its results could not be exported: $*"
     send "Export failed: ${JOB_NAME:-}" "$text"$'\n\n'"$again"
     echo "export.sh: $*" >&2
@@ -98,7 +98,9 @@ check_files() {
     done
 }
 
-for name in JOB_NAME OUTPUT_DIR DONE_FILE MADE_FROM_FILE NEWEST_FILE DESTINATION FAILURE_FILE SUBJECT_FILE MESSAGE_FILE; do
+needed=(JOB_NAME EXPORT_AGAIN TRAINING_AGAIN OUTPUT_DIR DONE_FILE MADE_FROM_FILE NEWEST_FILE DESTINATION FAILURE_FILE
+    SUBJECT_FILE MESSAGE_FILE)
+for name in "${needed[@]}"; do
     [[ -n ${!name:-} ]] || fail "$name is not set: the export Job must set it"
 done
 [[ $DESTINATION == s3://*/* ]] || fail "DESTINATION is '$DESTINATION': it must be s3://bucket/prefix/"
@@ -108,7 +110,7 @@ if [[ -f $FAILURE_FILE ]]; then
     send "$(<"$SUBJECT_FILE")" "file://$MESSAGE_FILE"
     # The last lines become the reason of this Job, which `pulumi up` shows.
     echo "The training Job $JOB_NAME failed, so there is nothing to export: $(<"$FAILURE_FILE")" >&2
-    echo "To run the training again: pulumi up --replace '**Job::$JOB_NAME'" >&2
+    echo "To run the training again: $TRAINING_AGAIN" >&2
     exit 1
 fi
 

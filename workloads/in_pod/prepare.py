@@ -334,7 +334,7 @@ def fill(settings: DataSettings, work: Path) -> None:
 def stop(*_: object) -> None:
     """On SIGTERM. The work folder stays: the next data Job deletes it."""
     why = "Kubernetes ends the pods of a Job at its time limit (data.timeoutMinutes), and of a node that it drains"
-    text = f"prepare.py: stopped by SIGTERM: {why}\n{contract.repeat('paddle-data')}\n"
+    text = f"prepare.py: stopped by SIGTERM: {why}\n{contract.repeat(contract.DATA_JOB)}\n"
     os.write(sys.stderr.fileno(), text.encode())
     os._exit(128 + signal.SIGTERM)
 
@@ -345,7 +345,7 @@ def main() -> int:
         prepare(read_settings(os.environ))
     except (DataError, OSError) as error:
         print(f"prepare.py: {error}", file=sys.stderr, flush=True)
-        print(contract.repeat("paddle-data"), file=sys.stderr, flush=True)
+        print(contract.repeat(contract.DATA_JOB), file=sys.stderr, flush=True)
         return 1
     return 0
 

@@ -333,6 +333,8 @@ def test_the_export_job_waits_for_the_training_and_writes_under_its_prefix(progr
         assert {name for name, allowed in writable.items() if allowed} == {"outcome", f"tmp-{container['name']}"}
         assert writable["efs"] is False
     assert graph.outputs["model"] == "s3://bucket-1a2b3c4/paddle-cluster-job/output/"
+    again = [env_of(copy)[name] for name in ("TRAINING_AGAIN", "EXPORT_AGAIN")]
+    assert again == [f"pulumi up --replace '**Job::{job}'" for job in ("paddle-cluster-job", "paddle-export")]
 
 
 def test_without_export_the_model_stays_on_the_volume(program: RunStack, running_stack: None) -> None:
