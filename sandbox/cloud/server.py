@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import functools
 import gc
 import os
 import signal
@@ -18,16 +17,12 @@ if __name__ == "__main__":
 # Set before moto is imported. Without it, moto cannot attach AWS-managed policies.
 os.environ["MOTO_IAM_LOAD_MANAGED_POLICIES"] = "true"
 
-from moto import backends
-from moto.core import responses
-from moto.core.models import DEFAULT_ACCOUNT_ID
-from moto.core.utils import method_names_from_class
-from moto.iam import models as iam
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
-from werkzeug.serving import make_server
+from werkzeug.serving import WSGIRequestHandler, make_server
 
 from sandbox.cloud import patches, recorded_calls
 from sandbox.cloud.recorded_calls import Application, Environment
+from sandbox.cloud.repeated_calls import answered_once
 
 
 def one_at_a_time(application: Application) -> Application:
@@ -36,28 +31,21 @@ def one_at_a_time(application: Application) -> Application:
 
     def answer(environ: Environment, start_response: Callable[..., Any]) -> Iterable[bytes]:
         with lock:
-            return list(application(environ, start_response))
+            return [b"".join(application(environ, start_response))]
 
     return answer
 
 
-def do_once() -> None:
-    """Replace functions of moto that repeat the same work for each request: a fifth of its CPU time."""
-    # This one looks at every file in the folder of moto.
-    modules = tuple(backends.list_of_moto_modules())
-    backends.list_of_moto_modules = lambda: modules
-    # This one looks at every attribute of a class.
-    vars(responses)["method_names_from_class"] = functools.cache(method_names_from_class)
-    # This one creates IAM, with the 1600 policies of AWS, in every partition.
-    iam.get_account_id_from = account_of
+class RequestHandler(WSGIRequestHandler):
+    """Sends headers and body in one piece. A client that gets them in two can close the connection in between."""
 
+    wbufsize = 1 << 20
 
-def account_of(access_key: str) -> str:
-    """The account of an access key, in the partitions that are used."""
-    for account, partitions in list(iam.iam_backends.items()):
-        if any(access_key in backend.access_keys for backend in list(partitions.values())):
-            return str(account)
-    return DEFAULT_ACCOUNT_ID
+    def run_wsgi(self) -> None:
+        if self.headers.get("Expect", "").lower() == "100-continue":
+            self.connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+            del self.headers["Expect"]
+        super().run_wsgi()
 
 
 def main() -> None:
@@ -67,11 +55,11 @@ def main() -> None:
     given = parser.parse_args()
     port = given.port
     patches.apply()
-    do_once()
     moto: Application = DomainDispatcherApplication(create_backend_app)
-    application = one_at_a_time(recorded_calls.recorded(moto, given.calls) if given.calls else moto)
+    recorded = recorded_calls.recorded(moto, given.calls) if given.calls else moto
+    application = one_at_a_time(answered_once(recorded))
     try:
-        server = make_server("127.0.0.1", port, application, threaded=True)
+        server = make_server("127.0.0.1", port, application, threaded=True, request_handler=RequestHandler)
     except (OSError, SystemExit) as error:
         raise SystemExit(f"--port {port}: cannot listen on this port of 127.0.0.1. Use a free port.") from error
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))

@@ -11,6 +11,7 @@ PATCHES = (
     "in_use",
     "kms",
     "logs",
+    "overhead",
     "route53",
     "s3",
     "security_groups",
@@ -22,5 +23,6 @@ PATCHES = (
 
 
 def apply() -> None:
-    for name in PATCHES:
-        importlib.import_module(f"{__name__}.{name}").apply()
+    # All of them are imported first, so that each one keeps the functions of moto, not those of another patch.
+    for patch in [importlib.import_module(f"{__name__}.{name}") for name in PATCHES]:
+        patch.apply()

@@ -2,7 +2,6 @@
 
 - The tags of a launch template are not part of its versions, and can change.
 - A VPC cannot be deleted while it contains security groups or an internet gateway.
-- A subnet or security group cannot be deleted while a network interface uses it.
 - Deleted VPCs, endpoints and NAT gateways leave nothing behind.
 - Zones of regions for which moto has no data, such as China, offer every instance type.
 """
@@ -15,8 +14,6 @@ from moto.ec2.exceptions import DependencyViolationError
 from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS, INSTANCE_TYPES, InstanceTypeOfferingBackend
 from moto.ec2.models.launch_templates import LaunchTemplate, LaunchTemplateBackend
 from moto.ec2.models.nat_gateways import NatGateway, NatGatewayBackend
-from moto.ec2.models.security_groups import SecurityGroupBackend
-from moto.ec2.models.subnets import Subnet, SubnetBackend
 from moto.ec2.models.vpcs import VPC, VPCBackend
 
 Tags = dict[str, dict[str, str]]  # by resource type
@@ -26,8 +23,6 @@ _delete_vpc = VPCBackend.delete_vpc
 _delete_endpoints = VPCBackend.delete_vpc_endpoints
 _modify_endpoint = VPCBackend.modify_vpc_endpoint
 _delete_nat = NatGatewayBackend.delete_nat_gateway
-_delete_subnet = SubnetBackend.delete_subnet
-_delete_group = SecurityGroupBackend.delete_security_group
 _offerings = InstanceTypeOfferingBackend.describe_instance_type_offerings
 
 
@@ -49,18 +44,6 @@ def _delete_empty_vpc(self: Any, vpc_id: str) -> VPC:
     for acl in [each for each in self.network_acls.values() if each.vpc_id == vpc_id]:
         del self.network_acls[acl.id]
     return vpc
-
-
-def _delete_unused_subnet(self: Any, subnet_id: str) -> Subnet:
-    if any(each.subnet.id == subnet_id for each in self.enis.values()):
-        raise DependencyViolationError(f"The subnet '{subnet_id}' has dependencies and cannot be deleted.")
-    return _delete_subnet(self, subnet_id)
-
-
-def _delete_unused_group(self: Any, name: str | None = None, group_id: str | None = None) -> None:
-    if any(group.id == group_id for each in self.enis.values() for group in each.group_set):
-        raise DependencyViolationError(f"resource {group_id} has a dependent object")
-    _delete_group(self, name, group_id)
 
 
 def _delete_endpoints_completely(self: Any, vpce_ids: list[str] | None = None) -> None:
@@ -116,6 +99,4 @@ def apply() -> None:
     VPCBackend.delete_vpc = _delete_empty_vpc  # type: ignore[method-assign]
     VPCBackend.delete_vpc_endpoints = _delete_endpoints_completely  # type: ignore[method-assign]
     VPCBackend.modify_vpc_endpoint = _modify_endpoint_and_routes  # type: ignore[method-assign,assignment]
-    SubnetBackend.delete_subnet = _delete_unused_subnet  # type: ignore[method-assign]
-    SecurityGroupBackend.delete_security_group = _delete_unused_group  # type: ignore[method-assign]
     NatGatewayBackend.delete_nat_gateway = _delete_nat_completely  # type: ignore[method-assign]
