@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import boto3
 import yaml
 
 from sandbox import build, processes
@@ -21,6 +22,7 @@ from sandbox.engine import engine_stack_file
 from sandbox.engine.pulumi_cli import PulumiCli
 from sandbox.paths import CHECKOUT
 from sandbox.plugins import choice
+from tests.sandbox.inventory import Client
 
 # Only the AWS resources, so that no Kubernetes is needed.
 AWS_PART = ("--target", "**paddle:infra:**")
@@ -53,6 +55,23 @@ class AwsPart:
             text=True,
             check=False,
         )
+
+    def succeed(self, *arguments: str) -> str:
+        """Run a Pulumi command, which must succeed, and return its output."""
+        done = self.pulumi(*arguments)
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+    def refused(self, *arguments: str) -> str:
+        """Run a Pulumi command, which must fail, and return its output without line breaks."""
+        done = self.pulumi(*arguments)
+        assert done.returncode != 0, done.stdout
+        return " ".join(done.stdout.split())
+
+    def clients(self, region: str) -> Client:
+        """Clients of the emulated AWS with credentials of their own, to tell their calls from those of the engine."""
+        keys = {"endpoint_url": self.endpoint, "aws_access_key_id": "stranger", "aws_secret_access_key": "x"}
+        return lambda service: boto3.client(service, region_name=region, **keys)
 
     def calls(self) -> Sequence[Mapping[str, Any]]:
         return [json.loads(line) for line in self.calls_file.read_text().splitlines()]

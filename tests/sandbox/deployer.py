@@ -15,6 +15,11 @@ from tests.iam_evaluator import Request, permitted, resource_types
 
 PROJECT = Path(__file__).resolve().parents[2]
 ACCOUNT = "123456789012"
+REGION, CLUSTER = "us-west-2", "paddle-cluster"
+ADMIN, OPERATOR, DEPLOYER = (
+    f"arn:aws:iam::{ACCOUNT}:{each}" for each in ("role/admin", "user/operator", "user/deployer")
+)
+NAMES = Names(ACCOUNT, CLUSTER, "amazonaws.com", "aws", REGION, "dev", "paddle", (ADMIN, OPERATOR, DEPLOYER))
 
 # Operations that need an IAM action of another name, or more than one action.
 ACTIONS: Mapping[str, Sequence[str]] = {

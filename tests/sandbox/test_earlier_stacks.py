@@ -6,13 +6,10 @@ import json
 import re
 from pathlib import Path
 
-import boto3
-
 from sandbox.paths import CHECKOUT
 from tests.sandbox.aws_part import AWS_PART, aws_part
 from tests.sandbox.deployer import ACCOUNT
 from tests.sandbox.inventory import inventory
-from tests.sandbox.test_lifecycle import clients
 from tests.unit.program import config_of
 
 REGION = "us-west-2"
@@ -68,11 +65,10 @@ def write_program(folder: Path, code: str) -> Path:
 def test_a_stack_of_an_earlier_version_keeps_its_roles_and_its_bucket(tmp_path: Path) -> None:
     program = write_program(tmp_path / "program", PROGRAM)
     with aws_part(tmp_path / "sandbox", "dev") as part:
-        iam = boto3.client("iam", REGION, endpoint_url=part.endpoint, aws_access_key_id="a", aws_secret_access_key="x")
+        client = part.clients(REGION)
+        iam, s3 = client("iam"), client("s3")
         iam.create_policy(PolicyName="limit", PolicyDocument=json.dumps(ANYTHING))
         part.set({"aws:region": REGION, "paddle-on-aws:permissionsBoundary": BOUNDARY})
-
-        s3 = boto3.client("s3", REGION, endpoint_url=part.endpoint, aws_access_key_id="a", aws_secret_access_key="x")
 
         def up() -> tuple[str, str]:
             """The ARN of the role and the name of the bucket."""
@@ -127,7 +123,7 @@ runpy.run_path({str(CHECKOUT / "__main__.py")!r}, run_name="__main__")
 def test_a_cluster_of_an_earlier_version_gets_an_access_entry_of_the_stack(tmp_path: Path) -> None:
     program = write_program(tmp_path / "program", CLUSTER_PROGRAM)
     with aws_part(tmp_path / "sandbox", "dev") as part:
-        client = clients(part, REGION)
+        client = part.clients(REGION)
         eks, here = client("eks"), {"clusterName": "paddle-cluster"}
         settings = config_of("dev")
 

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import boto3
 import pytest
 
 from bootstrap.policies import PARTS, Names, boundary_name, boundary_policy, deployer_policy
@@ -16,8 +15,12 @@ from sandbox.plugins import choice
 from tests.sandbox.aws_part import AWS_PART, AwsPart, aws_part
 from tests.sandbox.deployer import (
     ACCOUNT,
+    ADMIN,
     CHECKED_BY_AWS,
+    NAMES,
+    OPERATOR,
     PROJECT,
+    REGION,
     Need,
     allowed,
     callers,
@@ -28,11 +31,6 @@ from tests.sandbox.deployer import (
     roles_of,
 )
 
-REGION, CLUSTER = "us-west-2", "paddle-cluster"
-ADMIN, OPERATOR, DEPLOYER = (
-    f"arn:aws:iam::{ACCOUNT}:{each}" for each in ("role/admin", "user/operator", "user/deployer")
-)
-NAMES = Names(ACCOUNT, CLUSTER, "amazonaws.com", "aws", REGION, "dev", "paddle", (ADMIN, OPERATOR, DEPLOYER))
 OURS = "paddle-on-aws:"
 BEFORE: dict[str, Any] = {
     "aws:region": REGION,
@@ -76,20 +74,20 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
     asked = (PROJECT / "settings/aws_facts.py").read_text()
     used = {key for keys in official_calls().values() for key in keys if f"{key}_output(" in asked}
     with aws_part(tmp_path_factory.mktemp("deployer"), "dev") as part:
-        strangers = {"endpoint_url": part.endpoint, "aws_access_key_id": "stranger", "aws_secret_access_key": "x"}
-        iam = boto3.client("iam", region_name=REGION, **strangers)
+        client = part.clients(REGION)
+        iam = client("iam")
         iam.create_role(RoleName="admin", AssumeRolePolicyDocument="{}")
         iam.create_user(UserName="operator")
         iam.create_policy(PolicyName=boundary_name("dev"), PolicyDocument=json.dumps(boundary_policy(NAMES)))
         for config in (BEFORE, AFTER, WITH_NAT):
             part.set(config)
-            _succeed(part, "up", "--yes", "--skip-preview", *AWS_PART)
+            part.succeed("up", "--yes", "--skip-preview", *AWS_PART)
             used |= _types(part)
-        s3 = boto3.client("s3", region_name=REGION, **strangers)
+        s3 = client("s3")
         bucket = s3.list_buckets()["Buckets"][0]["Name"]
         s3.put_object(Bucket=bucket, Key="other-job/output/model", Body=b"results")
-        _succeed(part, "refresh", "--yes", "--skip-preview", *AWS_PART)
-        _succeed(part, "destroy", "--yes", "--skip-preview")
+        part.succeed("refresh", "--yes", "--skip-preview", *AWS_PART)
+        part.succeed("destroy", "--yes", "--skip-preview")
         emulated = choice.installed(part.engine.folder / "home/.pulumi")["aws"]
         return Recording([call for call in part.calls() if call["key"] != "stranger"], frozenset(used), emulated)
 
@@ -103,11 +101,6 @@ def _types(part: AwsPart) -> set[str]:
     """The types of the resources in the stack."""
     (file,) = part.engine.folder.glob("state/.pulumi/stacks/*/dev.json")
     return {each["type"] for each in json.loads(file.read_text())["checkpoint"]["latest"]["resources"]}
-
-
-def _succeed(part: AwsPart, *arguments: str) -> None:
-    done = part.pulumi(*arguments)
-    assert done.returncode == 0, done.stdout
 
 
 @pytest.fixture(scope="module")

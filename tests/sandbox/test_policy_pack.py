@@ -10,7 +10,6 @@ import pytest
 
 from sandbox.paths import CHECKOUT
 from tests.sandbox.aws_part import AwsPart, aws_part
-from tests.sandbox.test_lifecycle import clients
 from tests.unit.program import config_of
 
 PREVIEW = ("preview", "--non-interactive", "--policy-pack", str(CHECKOUT / "policy"))
@@ -34,7 +33,7 @@ def test_the_program_passes(prod: AwsPart) -> None:
 
 
 def test_the_program_passes_with_an_existing_key(prod: AwsPart) -> None:
-    key = clients(prod, "eu-west-1")("kms").create_key()["KeyMetadata"]["Arn"]
+    key = prod.clients("eu-west-1")("kms").create_key()["KeyMetadata"]["Arn"]
     prod.set({**config_of("prod"), "paddle-on-aws:kmsKeyArn": key})
     done = prod.pulumi(*PREVIEW)
     assert done.returncode == 0, done.stdout
