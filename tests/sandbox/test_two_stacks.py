@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import boto3
 import pytest
@@ -17,11 +18,12 @@ from tools.kubernetes_client import PERSISTENT_VOLUME, Api, load_kubeconfig
 ADMIN = "arn:aws:iam::123456789012:role/admin"
 
 
-@pytest.fixture(scope="module")
-def checkout(cached: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Checkout]:
+@pytest.fixture
+def checkout(cached: None, tmp_path: Path) -> Iterator[Checkout]:
     """The settings of `prod`, but with two trainers: a small machine cannot run eight."""
-    made = Checkout.make(tmp_path_factory.mktemp("stacks"))
+    made = Checkout.make(tmp_path)
     made.stub_training()
+    made.set(trainers=1, workers={"count": 1}, job={"passes": 1})
     file = made.project / "Pulumi.prod.yaml"
     shutil.copy(ROOT / "Pulumi.prod.yaml", file)
     written = yaml.safe_load(file.read_text())
@@ -36,13 +38,20 @@ def checkout(cached: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     made.stop()
 
 
+def test_two_stacks(checkout: Checkout) -> None:
+    up_creates_both_stacks(checkout)
+    prod_has_the_efs_driver_and_its_administrators(checkout)
+    neither_stack_changes_the_other(checkout)
+    destroy_refuses_retained_data_until_the_setting_changes(checkout)
+
+
 def in_region(checkout: Checkout, region: str) -> Client:
     port = json.loads((checkout.sandbox / "run/aws.json").read_text())["port"]
     keys = {"aws_access_key_id": "test", "aws_secret_access_key": "test"}
     return lambda service: boto3.client(service, region_name=region, endpoint_url=f"http://127.0.0.1:{port}", **keys)
 
 
-def test_up_creates_both_stacks(checkout: Checkout) -> None:
+def up_creates_both_stacks(checkout: Checkout) -> None:
     checkout.up()
     checkout.client("iam").create_role(RoleName="admin", AssumeRolePolicyDocument='{"Version":"2012-10-17"}')
     done = checkout.run("--stack", "prod", "up")
@@ -52,7 +61,7 @@ def test_up_creates_both_stacks(checkout: Checkout) -> None:
     assert (len(eu["nat gateways"]), len(us["nat gateways"])) == (1, 0)
 
 
-def test_prod_has_the_efs_driver_and_its_administrators(checkout: Checkout) -> None:
+def prod_has_the_efs_driver_and_its_administrators(checkout: Checkout) -> None:
     eks = in_region(checkout, "eu-west-1")("eks")
     assert "aws-efs-csi-driver" in eks.list_addons(clusterName="paddle-prod")["addons"]
     assert ADMIN in eks.list_access_entries(clusterName="paddle-prod")["accessEntries"]
@@ -61,13 +70,13 @@ def test_prod_has_the_efs_driver_and_its_administrators(checkout: Checkout) -> N
     assert volume["spec"]["csi"]["driver"] == "efs.csi.aws.com"
 
 
-def test_neither_stack_changes_the_other(checkout: Checkout) -> None:
+def neither_stack_changes_the_other(checkout: Checkout) -> None:
     for name in ("local", "prod"):
         done = checkout.run("--stack", name, "pulumi", "preview", "--expect-no-changes")
         assert done.returncode == 0, done.stdout
 
 
-def test_destroy_refuses_retained_data_until_the_setting_changes(checkout: Checkout) -> None:
+def destroy_refuses_retained_data_until_the_setting_changes(checkout: Checkout) -> None:
     before = inventory(in_region(checkout, "eu-west-1"))
     assert [len(before[kind]) for kind in ("file systems", "buckets", "keys")] == [
         1,
