@@ -108,56 +108,6 @@ def test_up_creates_every_resource_once(checkout: Checkout, first_up: FirstUp) -
 
 
 @pytest.mark.usefixtures("default_stack")
-def test_security_groups_allow_only_what_the_workers_need(checkout: Checkout) -> None:
-    ec2 = checkout.client("ec2")
-    (vpc,) = checkout.ids("aws:ec2/vpc:").values()
-    groups = ec2.describe_security_groups(Filters=[{"Name": "vpc-id", "Values": [vpc]}])["SecurityGroups"]
-    own = [group for group in groups if not group["GroupName"].startswith(("default", "eks-cluster-sg-"))]
-    names = {group["GroupId"]: group["GroupName"] for group in own}
-    rules = ec2.describe_security_group_rules(Filters=[{"Name": "group-id", "Values": list(names)}])
-    found = {
-        (
-            names[rule["GroupId"]],
-            "out" if rule["IsEgress"] else "in",
-            rule["IpProtocol"],
-            rule.get("FromPort", -1),
-            names.get(rule.get("ReferencedGroupInfo", {}).get("GroupId"), rule.get("CidrIpv4")),
-        )
-        for rule in rules["SecurityGroupRules"]
-    }
-    workers, control_plane = "paddle-cluster-sg-worker", "paddle-cluster-sg-control-plane"
-    assert found == {
-        ("paddle-efs", "in", "tcp", 2049, workers),
-        (workers, "in", "-1", -1, workers),
-        (workers, "in", "tcp", 443, control_plane),
-        (workers, "in", "tcp", 10250, control_plane),
-        (workers, "out", "-1", -1, "0.0.0.0/0"),
-        (control_plane, "in", "tcp", 443, workers),
-        (control_plane, "in", "tcp", 443, "10.0.0.0/16"),
-        (control_plane, "out", "tcp", 443, workers),
-        (control_plane, "out", "tcp", 10250, workers),
-    }
-
-
-@pytest.mark.usefixtures("default_stack")
-def test_bucket_and_file_system_are_encrypted_with_the_key(checkout: Checkout) -> None:
-    key = checkout.output("keyArn")
-    rules = checkout.client("s3").get_bucket_encryption(Bucket=checkout.output("bucket"))
-    (rule,) = rules["ServerSideEncryptionConfiguration"]["Rules"]
-    assert rule["ApplyServerSideEncryptionByDefault"] == {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": key}
-    (file_system,) = checkout.client("efs").describe_file_systems()["FileSystems"]
-    assert (file_system["Encrypted"], file_system["KmsKeyId"]) == (True, key)
-
-
-@pytest.mark.usefixtures("default_stack")
-def test_the_zone_has_records_for_cluster_and_file_system(checkout: Checkout) -> None:
-    answer = checkout.client("route53").list_resource_record_sets(HostedZoneId=checkout.output("zoneId"))
-    records = {each["Name"]: each["ResourceRecords"][0]["Value"] for each in answer["ResourceRecordSets"]}
-    assert records["api.paddle."] == checkout.output("clusterEndpoint").removeprefix("https://")
-    assert records["efs.paddle."] == checkout.output("fileSystemName")
-
-
-@pytest.mark.usefixtures("default_stack")
 def test_jobs_run_in_order_on_three_workers(checkout: Checkout) -> None:
     data, training, export = (took_place(checkout, f"paddle-{name}") for name in ("data", "cluster-job", "export"))
     assert data[1] <= training[0] <= training[1] <= export[0]
