@@ -80,7 +80,8 @@ unit-python: ## run the unit tests on another Python: make unit-python PYTHON=py
 test: venv policy ## run all checks and all tests
 	# mypy uses one processor only.
 	@$(MAKE) --no-print-directory --jobs 3 lint types unit
-	$(BIN)/pytest --ignore tests/unit -n 4 --dist loadfile --no-loadscope-reorder --durations 15
+	# The stories take longest, so they start first. The tests of a file can share a cluster, so they stay together.
+	$(BIN)/pytest tests/sandbox tests/in_pod tests/emulator -n 4 --dist loadfile --no-loadscope-reorder --durations 15
 
 bench: venv ## measure the program (3 and 1000 trainers), the preparation of data and the export (1 GB each)
 	$(BIN)/python -m tests.bench.program
