@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import hashlib
+import io
 import json
 import os
 import random
@@ -16,6 +17,7 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import contract
 import prepare
@@ -127,7 +129,6 @@ def test_any_lines_are_split_evenly_and_whole(
     given_lines = splitting.Lines(file, 0, "source")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(progress, "BLOCK", block)
-        patch.setattr(splitting, "BLOCK", block)
         patch.setattr(splitting, "PIECE", piece)
         patch.setattr(shards_module, "PIECE", piece)
         if count(content) < splits:
@@ -144,6 +145,60 @@ def test_any_lines_are_split_evenly_and_whole(
     assert [shard["bytes"] for shard in manifest["shards"]] == [len(part) for part in parts]
     whole = [hashlib.sha256(content[i : i + piece]).digest() for i in range(0, len(content), piece)]
     assert manifest["digest"] == hashlib.sha256(b"".join(whole)).hexdigest(), "for any number of shards"
+
+
+class ShortReads(io.FileIO):
+    """A file whose raw reads often return less than they were asked for, as the system allows."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        return super().read(size if not size or size < 2 else size - size // 3)
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer)
+        return super().readinto(view[: len(view) - len(view) // 3])
+
+
+def test_reads_that_return_less_than_asked_do_not_change_the_split(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = Path.open
+
+    def short(path: Path, mode: str = "r", buffering: int = -1, **options: Any) -> Any:
+        if mode != "rb":
+            return opened(path, mode, buffering, **options)
+        raw = ShortReads(path)
+        return io.BufferedReader(raw, 64) if buffering else raw
+
+    content = b"".join(b"record %d\n" % number for number in range(1000))
+    (tmp_path / "source").write_bytes(content)
+    monkeypatch.setattr(Path, "open", short)
+    monkeypatch.setattr(progress, "BLOCK", 256)
+    splitting.split(splitting.Lines(tmp_path / "source", 0, "source"), tmp_path / "data", {}, 3)
+    assert_even_split(content, shards(tmp_path))
+    assert read_manifest(tmp_path / "data")["records"] == [334, 333, 333]
+
+
+@pytest.mark.parametrize("what", ["counting", "splitting"])
+def test_a_file_that_changes_while_it_is_split_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    file = tmp_path / "source"
+    file.write_bytes(b"1\n" * 30)
+
+    class Meanwhile(progress.Progress):
+        def __init__(self, doing: str, total: int) -> None:
+            super().__init__(doing, total)
+            if doing == "splitting" == what:
+                file.write_bytes(b"1\n" * 14 + b"11" + b"1\n" * 15)
+
+        def add(self, count: int) -> None:
+            if self.what == "counting" == what:
+                file.write_bytes(b"1" * 60)
+
+    monkeypatch.setattr(splitting, "Progress", Meanwhile)
+    shard = ": shard 1 has 9 records instead of 10" if what == "splitting" else "$"
+    with pytest.raises(DataError, match=f"^source changed while it was read{shard}"):
+        splitting.split(splitting.Lines(file, 0, "source"), tmp_path / "data", {}, 3)
 
 
 @pytest.fixture

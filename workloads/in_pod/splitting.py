@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import contract
 import numpy
 from archives import check_block
-from progress import BLOCK, DataError, Progress, blocks
+from progress import DataError, Progress, blocks
 from shards import PIECE, pieces, tree_digest
 from transient import retry_transient
 
@@ -36,15 +36,16 @@ class Lines(NamedTuple):
 
 def cut(lines: Lines, splits: int) -> list[tuple[int, int, int]]:
     """For each shard: its start in the records, its bytes and its record count. The counts differ by at most one."""
-    size = lines.size
-    progress = Progress("counting", size)
+    progress = Progress("counting", lines.size)
     counts: list[int] = []
+    starts = [0]
     last = b"\n"
-    with lines.path.open("rb", buffering=0) as stream:
+    with lines.path.open("rb") as stream:
         stream.seek(lines.start)
         for block in blocks(stream):
             check_block(block, lines.name)
-            counts.append(int(numpy.count_nonzero(numpy.frombuffer(block, numpy.uint8) == NEWLINE)))
+            counts.append(newlines(block))
+            starts.append(starts[-1] + len(block))
             last = block[-1:]
             progress.add(len(block))
         total = sum(counts) + (last != b"\n")
@@ -57,29 +58,41 @@ def cut(lines: Lines, splits: int) -> list[tuple[int, int, int]]:
             while seen + counts[index] < first:
                 seen += counts[index]
                 index += 1
-            stream.seek(lines.start + index * BLOCK)
-            ends = numpy.flatnonzero(numpy.frombuffer(stream.read(BLOCK), numpy.uint8) == NEWLINE)
-            offsets.append(index * BLOCK + int(ends[first - seen - 1]) + 1)
-    offsets.append(size)
+            stream.seek(lines.start + starts[index])
+            block = stream.read(starts[index + 1] - starts[index])
+            ends = numpy.flatnonzero(numpy.frombuffer(block, numpy.uint8) == NEWLINE)
+            if len(ends) != counts[index]:
+                raise DataError(f"{lines.name} changed while it was read")
+            offsets.append(starts[index] + int(ends[first - seen - 1]) + 1)
+    offsets.append(starts[-1])
     return [(offsets[i], offsets[i + 1] - offsets[i], firsts[i + 1] - firsts[i]) for i in range(splits)]
 
 
-def copy_range(lines: Lines, target: Path, start: int, length: int, progress: Progress) -> list[bytes]:
+def newlines(block: bytes | memoryview) -> int:
+    return int(numpy.count_nonzero(numpy.frombuffer(block, numpy.uint8) == NEWLINE))
+
+
+def copy_shard(lines: Lines, number: int, target: Path, shard: tuple[int, int, int], progress: Progress) -> list[bytes]:
     """Copy a part of the records to disk and return the SHA-256 of each piece."""
-    digests, copied, flushed = [], 0, 0
+    start, length, expected = shard
+    digests, copied, flushed, records, last = [], 0, 0, 0, NEWLINE
     with lines.path.open("rb") as reader, target.open("wb") as writer:
         reader.seek(lines.start + start)
         for piece in pieces(reader, start, length):
             writer.write(piece)
             digests.append(sha256(piece).digest())
+            records += newlines(piece)
+            last = piece[-1]
             copied += len(piece)
             if copied - flushed >= FLUSH:
                 # Start to write to the disk now. Otherwise fsync would write everything at the end.
                 os.posix_fadvise(writer.fileno(), flushed, copied - flushed, os.POSIX_FADV_DONTNEED)
                 flushed = copied
             progress.add(len(piece))
-        if copied != length:
-            raise DataError(f"{lines.path} became shorter while it was read")
+        records += last != NEWLINE
+        if copied != length or records != expected:
+            what = f"shard {number} has {records} records instead of {expected}"
+            raise DataError(f"{lines.name} changed while it was read: {what}")
         writer.flush()
         os.fsync(writer.fileno())
     return digests
@@ -127,12 +140,11 @@ def split(lines: Lines, data: Path, about: dict[str, Any], splits: int) -> None:
     data.mkdir(exist_ok=True)
     with ThreadPoolExecutor(COPIES_AT_ONCE) as pool:
         jobs = []
-        for number, (start, length, _) in enumerate(shards):
+        for number, shard in enumerate(shards):
             folder = data / str(number)
             folder.mkdir(exist_ok=True)
             target = folder / contract.RECORDS_FILE
-            copy = partial(copy_range, lines, target, start, length, progress)
-            jobs.append(pool.submit(retry_transient, copy))
+            jobs.append(pool.submit(retry_transient, partial(copy_shard, lines, number, target, shard, progress)))
         copied = [job.result() for job in jobs]
     for number in range(splits):
         sync_directory(data / str(number))
