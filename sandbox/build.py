@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -44,31 +44,40 @@ def cache() -> Path:
 
 @dataclass(frozen=True)
 class Tools:
-    """The folders of the built commands, and the Python of the sandbox. `engine` is None if `pulumi` is on PATH."""
+    """The folder of the Kubernetes commands, and the Python of the sandbox."""
 
-    engine: Path | None
     control_plane: Path
     python: Path
 
 
 def tools() -> Tools:
     """Build everything that is missing. Downloads run while the compiler uses the processors."""
-    own_engine = not shutil.which("pulumi")
+    own = own_engine()
     with ThreadPoolExecutor(2) as downloads:
         installed = downloads.submit(python)
-        sources = downloads.submit(_engine_sources) if own_engine else None
+        sources = downloads.submit(_engine_sources) if own else None
         compiled = control_plane()
         if sources:
             sources.result()
-        return Tools(engine() if own_engine else None, compiled, installed.result())
+            engine()
+        return Tools(compiled, installed.result())
 
 
 def engine() -> Path:
     """Build the `pulumi` command and return its folder."""
+    return _engine().built()
+
+
+def own_engine() -> Path | None:
+    """The folder of our own `pulumi`, which may not be built yet. None if the user has the command."""
+    return None if shutil.which("pulumi") else cache() / _engine().name
+
+
+def _engine() -> GoProgram:
     module = HERE / "engine/go"
     version = _pinned(module, "github.com/pulumi/pulumi/pkg/v3")
     linked = f"-X github.com/pulumi/pulumi/sdk/v3/go/common/version.Version={version}"
-    return _go_program("engine", "Pulumi", module, ENGINE, [f"-ldflags=-s -w {linked}"], {"pulumi": None})
+    return GoProgram("engine", "Pulumi", module, ENGINE, [f"-ldflags=-s -w {linked}"], {"pulumi": None})
 
 
 def _engine_sources() -> None:
@@ -96,7 +105,7 @@ def control_plane() -> Path:
     left_out = [f"without_{name.replace('-', '_')}" for name, found in on_path.items() if found]
     flags = [f"-ldflags=-s -w {linked}", *([f"-tags={','.join(left_out)}"] if left_out else [])]
     commands = dict.fromkeys(COMMANDS) | on_path
-    return _go_program("controlplane", "Kubernetes", module, ".", flags, commands)
+    return GoProgram("controlplane", "Kubernetes", module, ".", flags, commands).built()
 
 
 def _on_path(name: str, version: str) -> Path | None:
@@ -184,29 +193,39 @@ def _one_builder(name: str) -> Iterator[None]:
         yield
 
 
-def _go_program(
-    name: str, title: str, module: Path, package: str, flags: list[str], commands: Mapping[str, Path | None]
-) -> Path:
-    """Build one binary. Each command becomes a link to it, or to the file that replaces it."""
-    sources = [file.read_bytes() for file in sorted(module.iterdir())]
-    key = _hash(*sources, repr((flags, commands)).encode(), MACHINE)
+@dataclass(frozen=True)
+class GoProgram:
+    """One binary. Each of its commands is a link to it, or to the file that replaces it."""
 
-    def build(folder: Path) -> None:
-        command = str(go(module))
+    label: str
+    title: str
+    module: Path
+    package: str
+    flags: Sequence[str]
+    commands: Mapping[str, Path | None]
+
+    @property
+    def name(self) -> str:
+        sources = [file.read_bytes() for file in sorted(self.module.iterdir())]
+        return f"{self.label}-{_hash(*sources, repr((self.flags, self.commands)).encode(), MACHINE)}"
+
+    def built(self) -> Path:
+        return cached(self.name, self._build)
+
+    def _build(self, folder: Path) -> None:
+        command = str(go(self.module))
 
         def run(arguments: list[str], shown: Step, counted: re.Pattern[str]) -> str:
-            arguments = [command, *arguments, "-trimpath", "-mod=readonly", *flags, package]
-            return _run(arguments, shown, cwd=module, env=_go_environment(), counted=counted)
+            arguments = [command, *arguments, "-trimpath", "-mod=readonly", *self.flags, self.package]
+            return _run(arguments, shown, cwd=self.module, env=_go_environment(), counted=counted)
 
-        with step(f"downloading the source code of {title}") as shown:
+        with step(f"downloading the source code of {self.title}") as shown:
             stale = run(["list", "-deps", "-f={{if .Stale}}{{.ImportPath}}{{end}}"], shown, MODULES_DOWNLOADED)
-        with step(f"compiling {title}") as shown:
+        with step(f"compiling {self.title}") as shown:
             shown.expect(len(stale.split()))
             run(["build", "-v", "-o", str(folder / BINARY)], shown, re.compile(r"^[^ ]+$"))
-        for link, replaced_by in commands.items():
+        for link, replaced_by in self.commands.items():
             (folder / link).symlink_to(replaced_by or BINARY)
-
-    return cached(f"{name}-{key}", build)
 
 
 def _go_environment() -> dict[str, str]:

@@ -21,12 +21,11 @@ from sandbox.engine import engine_stack_file
 from sandbox.engine.pulumi_cli import PulumiCli
 from sandbox.errors import SandboxError
 from sandbox.node.workers import Workers
-from sandbox.paths import CHECKOUT, sandbox_command
+from sandbox.paths import CHECKOUT, FOLDER, sandbox_command
 from sandbox.plugins import choice
 from sandbox.progress import report, step
 from workloads.in_pod import contract
 
-FOLDER = CHECKOUT / ".sandbox"
 PULUMI_HOME = FOLDER / "home/.pulumi"
 CONFIG_COMMANDS = ("get", "set", "set-all", "rm", "rm-all")
 CHANGING_COMMANDS = ("up", "destroy", "refresh", "import")
@@ -109,10 +108,10 @@ def pulumi(name: str, arguments: Sequence[str]) -> int:
     """Run any Pulumi command on a stack of the sandbox."""
     stack = engine_stack_file.load(name)
     _refuse_lost_settings(stack, arguments)
+    _require_started(stack)
     if arguments[0] == "up":
         _refuse_too_many_workers(stack)
     sandbox = _prepare(stack)
-    _require_started(sandbox)
     aws = sandbox.aws.running()
     if not _plugins_are_current(sandbox) or (aws and not sandbox.aws.is_current(aws)):
         raise SandboxError(
@@ -132,15 +131,11 @@ def pulumi(name: str, arguments: Sequence[str]) -> int:
         return code
 
 
-def pulumi_environment(name: str) -> dict[str, str]:
-    """The environment in which `pulumi` finds a stack of the sandbox."""
-    return _prepare(engine_stack_file.load(name)).engine.environment
-
-
 def run(name: str, command: Sequence[str]) -> int:
     """Run a command in which `aws` and `kubectl` use the sandbox."""
-    sandbox = _prepare(engine_stack_file.load(name))
-    _require_started(sandbox)
+    stack = engine_stack_file.load(name)
+    _require_started(stack)
+    sandbox = _prepare(stack)
     try:
         return subprocess.run(command, env=_tool_environment(sandbox), check=False).returncode
     except FileNotFoundError:
@@ -183,10 +178,12 @@ def _refuse_lost_settings(stack: engine_stack_file.Stack, arguments: Sequence[st
         raise SandboxError(f"--config: the next `up` would forget this value. {instead}")
 
 
-def _require_started(sandbox: Sandbox) -> None:
-    name = sandbox.stack.name
-    if not sandbox.engine.config.exists():
-        raise SandboxError(f"stack {name} was not started in this checkout. Run `{_up_command(name)}` first.")
+def _require_started(stack: engine_stack_file.Stack) -> None:
+    if not _engine(stack).config.exists():
+        raise SandboxError(
+            f"stack {stack.name} was not started in this checkout. Run `{_up_command(stack.name)}` first. "
+            f"To change a setting before, edit {stack.file.name}."
+        )
 
 
 def _refuse_too_many_workers(stack: engine_stack_file.Stack) -> None:
@@ -195,18 +192,20 @@ def _refuse_too_many_workers(stack: engine_stack_file.Stack) -> None:
         raise SandboxError(f"workers.count: {count} is too many. The sandbox can run up to {most}.")
 
 
+def _engine(stack: engine_stack_file.Stack) -> PulumiCli:
+    return PulumiCli(FOLDER, stack.name, FOLDER / "stacks" / stack.name / stack.file.name, stack.file)
+
+
 def _prepare(stack: engine_stack_file.Stack) -> Sandbox:
     """Build the tools that are missing in the cache."""
     tools = build.tools()
     binaries, python = tools.control_plane, tools.python
-    path = [*([tools.engine] if tools.engine else []), binaries, python.parent]
-    folder = FOLDER / "stacks" / stack.name
     return Sandbox(
         stack,
-        PulumiCli(FOLDER, path, stack.name, folder / f"Pulumi.{stack.name}.yaml", stack.file),
+        _engine(stack),
         EmulatedAws(python, FOLDER),
         binaries,
-        ControlPlane(folder / "kubernetes"),
+        ControlPlane(FOLDER / "stacks" / stack.name / "kubernetes"),
         Workers(python, FOLDER, stack.name),
     )
 
@@ -414,9 +413,10 @@ def _endpoint(aws: processes.Process) -> str:
 
 def _tool_environment(sandbox: Sandbox) -> dict[str, str]:
     """The environment in which `aws` and `kubectl` use the sandbox."""
+    tools = [str(sandbox.binaries), str(sandbox.aws.python.parent)]
     return processes.isolated_environment(os.environ) | {
         "AWS_ENDPOINT_URL": _aws_endpoint(sandbox),
         "AWS_REGION": sandbox.stack.region,
         "KUBECONFIG": str(sandbox.kubernetes.kubeconfig),
-        "PATH": os.pathsep.join([*map(str, sandbox.engine.path), os.environ.get("PATH", os.defpath)]),
+        "PATH": os.pathsep.join([*tools, sandbox.engine.environment["PATH"]]),
     }

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parent.parent
+FOLDER = CHECKOUT / ".sandbox"
 
 
 def sandbox_command() -> str:

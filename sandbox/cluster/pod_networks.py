@@ -23,9 +23,19 @@ def claim(owner: Path) -> int:
             if folder == owner:
                 return number
         for number in range(FIRST, LAST + 1):
-            if number not in held or not held[number].exists():
+            if number not in held or not _exists(held[number]):
                 (claims / str(number)).write_text(str(owner))
                 return number
     raise SandboxError(
         f"{LAST - FIRST + 1} stacks run on this machine, which is the maximum: stop one with `make sandbox-down`"
     )
+
+
+def _exists(folder: Path) -> bool:
+    try:
+        folder.stat()
+    except PermissionError:
+        return True  # it belongs to another user
+    except OSError:
+        return False
+    return True

@@ -1,7 +1,7 @@
 """Language host for Python: the Pulumi engine starts it to run Python programs and policy packs.
 
 The engine's Go module does not contain a Python language host, so the sandbox brings its own.
-The engine starts it as `pulumi-language-python ADDRESS`.
+The engine starts it as `pulumi-language-python [OPTIONS] ADDRESS`.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ def _run_script(info: language_pb2.ProgramInfo, script: str) -> list[str]:
 def main() -> None:
     """Serve on a free port of 127.0.0.1, print the port, and stop when the engine stops."""
     server = grpc.server(futures.ThreadPoolExecutor(16), options=[("grpc.max_receive_message_length", 400 * 1024**2)])
-    language_pb2_grpc.add_LanguageRuntimeServicer_to_server(Host(next(iter(sys.argv[1:]), "")), server)
+    language_pb2_grpc.add_LanguageRuntimeServicer_to_server(Host(sys.argv[-1]), server)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     print(port, flush=True)

@@ -9,14 +9,14 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict
 
-from sandbox import processes
+from sandbox import build, processes
 from sandbox.errors import SandboxError
-from sandbox.paths import CHECKOUT
+from sandbox.paths import CHECKOUT, FOLDER
 
 # The commands that accept --config-file.
 COMMANDS_WITH_CONFIG = ("up", "preview", "refresh", "destroy", "import")
@@ -51,31 +51,42 @@ class Deployment(TypedDict, total=False):
     pending_operations: list[PendingOperation] | None
 
 
+def in_sandbox(stack: str) -> bool:
+    """Whether the stack was started in the sandbox of this checkout."""
+    return (FOLDER / "stacks" / stack).is_dir()
+
+
+def environment(folder: Path = FOLDER) -> dict[str, str]:
+    """The environment in which `pulumi` finds the stacks of a sandbox. Builds nothing."""
+    engine = build.own_engine()
+    return processes.isolated_environment(os.environ) | {
+        "HOME": str(folder / "home"),
+        "PATH": os.pathsep.join([*([str(engine)] if engine else []), os.environ.get("PATH", os.defpath)]),
+        "PULUMI_HOME": str(folder / "home/.pulumi"),
+        "PULUMI_BACKEND_URL": f"file://{folder / 'state'}",
+        "PULUMI_CONFIG_PASSPHRASE": "",
+        "PULUMI_SKIP_UPDATE_CHECK": "true",
+        # The engine writes a log of 3 MB for each command. Its default limit is 500 MB.
+        "PULUMI_LOG_ROTATION_MAX_TOTAL_MB": "30",
+    }
+
+
 @dataclass(frozen=True)
 class PulumiCli:
     """The `pulumi` command for one stack.
 
-    `path` holds the folders of the engine, language host and plugins. `config` is the stack file of the sandbox, a copy
-    of the user's `stack_file` with other addresses. `pulumi config` works on the user's file.
+    `config` is the stack file of the sandbox, a copy of the user's `stack_file` with other addresses. `pulumi config`
+    works on the user's file.
     """
 
     folder: Path
-    path: Sequence[Path]
     stack: str
     config: Path
     stack_file: Path
 
     @property
     def environment(self) -> dict[str, str]:
-        home = self.folder / "home"
-        return processes.isolated_environment(os.environ) | {
-            "HOME": str(home),
-            "PATH": os.pathsep.join([*map(str, self.path), os.environ.get("PATH", os.defpath)]),
-            "PULUMI_HOME": str(home / ".pulumi"),
-            "PULUMI_BACKEND_URL": f"file://{self.state}",
-            "PULUMI_CONFIG_PASSPHRASE": "",
-            "PULUMI_SKIP_UPDATE_CHECK": "true",
-        }
+        return environment(self.folder)
 
     @property
     def state(self) -> Path:
@@ -89,11 +100,6 @@ class PulumiCli:
     def create_stack(self) -> None:
         """Create the stack if it does not exist."""
         self.state.mkdir(parents=True, exist_ok=True)
-        home = self.folder / "home/.pulumi"
-        home.mkdir(parents=True, exist_ok=True)
-        # The engine would write an encrypted log of 3 MB for each command, a sixth of the CPU time of the command.
-        # It writes none if it cannot create its folder.
-        (home / "logs").touch()
         if self._state_file().exists():
             return
         # `stack init` writes a stack file next to Pulumi.yaml. Use a copy, to keep the user's file unchanged.

@@ -16,7 +16,6 @@ import sys
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
 
 import pulumi
 import pulumi.runtime
@@ -33,11 +32,6 @@ def main() -> int:
     sys.argv = sys.argv[2:]
     pulumi.runtime.set_all_config(pulumi.runtime.get_config_env(), pulumi.runtime.get_config_secret_keys_env())
     pulumi.runtime.configure(pulumi.runtime.Settings(**settings))
-    # The SDK reports each step of each resource to the engine: 600 calls, a tenth of the CPU time of a preview. Only
-    # `--debug` would show them; it still shows the messages of the program itself.
-    silent = SimpleNamespace(**{**vars(pulumi.log), "debug": lambda *_, **__: None})
-    for module in ("invoke", "resource", "rpc_manager"):
-        vars(sys.modules[f"pulumi.runtime.{module}"])["log"] = silent
 
     def run() -> None:
         runpy.run_path(program, run_name="__main__")

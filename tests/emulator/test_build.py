@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from sandbox import build
+from sandbox import build, commands
+from sandbox.engine import pulumi_cli
 from sandbox.errors import SandboxError
 from sandbox.progress import step
 
@@ -110,11 +111,15 @@ def test_downloads_run_while_the_compiler_runs(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(build, "control_plane", compile_control_plane)
     monkeypatch.setattr(build, "engine", lambda: tmp_path / "engine")
     built = build.tools()
-    assert (built.engine, built.control_plane, built.python) == (
-        tmp_path / "engine",
-        tmp_path / "control plane",
-        tmp_path / "python",
-    )
+    assert (built.control_plane, built.python) == (tmp_path / "control plane", tmp_path / "python")
+
+
+def test_nothing_is_built_for_the_settings_and_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commands, "FOLDER", tmp_path)
+    monkeypatch.setattr(build, "cached", lambda name, builder: pytest.fail(f"{name} is built"))
+    with pytest.raises(SandboxError, match=r"was not started .* edit Pulumi\.local\.yaml"):
+        commands.pulumi("local", ["config", "set", "trainers", "2"])
+    assert pulumi_cli.environment()["PULUMI_HOME"].endswith(".sandbox/home/.pulumi")
 
 
 def test_go_on_path_is_used_only_if_it_is_new_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

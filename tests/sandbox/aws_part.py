@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -81,10 +80,7 @@ class AwsPart:
 def aws_part(folder: Path, name: str) -> Iterator[AwsPart]:
     """An empty stack."""
     python = build.python()
-    found = [] if shutil.which("pulumi") else [build.engine()]
-    engine = PulumiCli(
-        folder, [*found, python.parent], name, folder / f"Pulumi.{name}.yaml", CHECKOUT / f"Pulumi.{name}.yaml"
-    )
+    engine = PulumiCli(folder, name, folder / f"Pulumi.{name}.yaml", CHECKOUT / f"Pulumi.{name}.yaml")
     engine.create_stack()
     choice.install(_plugins(engine), folder / "home/.pulumi", python)
     choice.install_language_host(folder / "home/.pulumi", Path(sys.executable))

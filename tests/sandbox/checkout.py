@@ -38,8 +38,8 @@ PROGRAM = (
 STUB = ROOT / "tests/in_pod/stub"
 JOB = Kind("batch/v1", "Job", "jobs", True)
 # `pulumi` itself. `python -m sandbox` refuses a second command while the first one runs.
-ENGINE = "import os, sys; from sandbox.commands import pulumi_environment as of; env = of('local');"
-ENGINE += " os.execvpe('pulumi', ['pulumi', *sys.argv[1:]], env)"
+ENGINE = "import os, sys; from sandbox.engine.pulumi_cli import environment;"
+ENGINE += " os.execvpe('pulumi', ['pulumi', *sys.argv[1:]], environment())"
 MINUTES_FOR_ALL = 15
 # Starts a command on a machine that cannot isolate processes, so that pods are simulated.
 WITHOUT_MOUNT_NAMESPACES = (

@@ -156,7 +156,7 @@ def test_the_summary_shows_the_numbers_of_the_model(first_up: FirstUp) -> None:
 
 @pytest.mark.usefixtures("default_stack")
 def test_the_summary_shows_the_outputs_and_the_changes_of_the_engine(checkout: Checkout) -> None:
-    files = PulumiCli(checkout.sandbox, [], "local", Path(), Path())
+    files = PulumiCli(checkout.sandbox, "local", Path(), Path())
     printed = checkout.run("pulumi", "stack", "output", "--json").stdout
     assert files.stack_outputs() == json.loads(printed)
     history = json.loads(checkout.run("pulumi", "stack", "history", "--json", "--page-size", "1").stdout)

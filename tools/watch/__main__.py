@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.live import Live
 
+from sandbox.engine.pulumi_cli import in_sandbox
 from settings.schema import Settings
 from settings.stack_file import StackFileError, stack_settings
 from tools.kubernetes_client import Api, KubeconfigError, load_kubeconfig
@@ -39,7 +40,7 @@ class View:
         self.names = Names(
             name,
             settings.region,
-            stack.in_sandbox(name),
+            in_sandbox(name),
             settings.workers.count,
             settings.trainers,
             settings.job.passes,

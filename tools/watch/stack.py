@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from sandbox.engine import pulumi_cli
+from sandbox.paths import sandbox_command
 from settings.schema import PROJECT
 from tools.watch.errors import WatchError
 
@@ -29,28 +31,16 @@ class Stack:
     outputs: Mapping[str, Any] = field(default_factory=dict)
 
 
-def in_sandbox(stack: str) -> bool:
-    """Whether the stack runs in the sandbox of this checkout."""
-    return (PROJECT / ".sandbox/stacks" / stack).is_dir()
-
-
 def environment(stack: str) -> Mapping[str, str]:
     """The environment in which `pulumi` finds the stack."""
-    if not in_sandbox(stack):
-        return os.environ
-    # Imported here because the view also works without the sandbox's folder.
-    from sandbox.commands import pulumi_environment
-
-    return pulumi_environment(stack)
+    return pulumi_cli.environment() if pulumi_cli.in_sandbox(stack) else os.environ
 
 
 def fetch_command(stack: str, outputs: Mapping[str, Any]) -> str:
     """The command that fetches the model, as it works here; empty if the stack does not export its model yet."""
     command = str((outputs.get("nextSteps") or {}).get("fetchModel", ""))
-    if not command or not in_sandbox(stack):
+    if not command or not pulumi_cli.in_sandbox(stack):
         return command
-    from sandbox.paths import sandbox_command
-
     return f"{sandbox_command()} --stack {stack} run {command}"
 
 

@@ -5,5 +5,5 @@ import sys
 from sandbox.plugins.kubernetes.provider import Provider
 from sandbox.plugins.servicer import serve
 
-provider = Provider(next((argument for argument in sys.argv[1:] if not argument.startswith("-")), ""))
+provider = Provider(sys.argv[-1] if len(sys.argv) > 1 else "")
 serve(provider, provider.cancelled.set)

@@ -1,19 +1,20 @@
-"""The files that the engine writes: after a killed run, and the results of the last one."""
+"""The engine: the files that it writes, and the options that it passes on."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
-from sandbox import build
 from sandbox.engine.pulumi_cli import SECRET_KEY, PulumiCli
+from sandbox.plugins import choice
 
 
 def cli(folder: Path) -> PulumiCli:
-    return PulumiCli(folder, [], "local", folder / "config.yaml", folder / "Pulumi.local.yaml")
+    return PulumiCli(folder, "local", folder / "config.yaml", folder / "Pulumi.local.yaml")
 
 
 def test_incomplete_files_and_locks_of_a_killed_engine_are_removed(tmp_path: Path) -> None:
@@ -43,7 +44,17 @@ def test_outputs_are_read_without_secrets_and_changes_from_the_last_update(tmp_p
 
 
 @pytest.mark.usefixtures("cached")
-def test_the_engine_writes_no_logs(tmp_path: Path) -> None:
-    engine = replace(cli(tmp_path), path=[build.engine()])
+def test_a_program_runs_with_the_options_that_the_engine_passes_on(tmp_path: Path) -> None:
+    engine = cli(tmp_path)
     engine.create_stack()
-    assert (tmp_path / "home/.pulumi/logs").read_bytes() == b""
+    engine.salt.replace(engine.config)
+    # Plugins for the packages in this Python, so that the engine downloads none.
+    plugins = [choice.Plugin(name, metadata.version(f"pulumi-{name}"), None) for name in choice.NAMES]
+    choice.install(plugins, tmp_path / "home/.pulumi", Path(sys.executable))
+    choice.install_language_host(tmp_path / "home/.pulumi", Path(sys.executable))
+    program = tmp_path / "program"
+    program.mkdir()
+    (program / "Pulumi.yaml").write_text("{name: paddle-on-aws, runtime: python}")
+    (program / "__main__.py").write_text("import pulumi\npulumi.export('answer', 'forty-two')")
+    options = ["-v=1", "--logflow", "--logtostderr", f"--tracing=file:{tmp_path}/trace"]
+    assert "forty-two" in engine.output_of("preview", *options, folder=program)

@@ -11,7 +11,6 @@ import pulumi
 import pytest
 import yaml
 
-from sandbox import build
 from sandbox.engine.pulumi_cli import PulumiCli
 from sandbox.paths import CHECKOUT
 from settings.secure import config_in, stored
@@ -38,7 +37,7 @@ def test_the_advised_commands_encrypt_exactly_the_addresses_with_a_credential(
     cached: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     project, file = tmp_path / "project", tmp_path / "project/Pulumi.dev.yaml"
-    engine = PulumiCli(tmp_path, [build.engine()], "dev", file, file)
+    engine = PulumiCli(tmp_path, "dev", file, file)
 
     def shell(command: str, given: str = "") -> str:
         done = subprocess.run(
