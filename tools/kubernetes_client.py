@@ -6,6 +6,7 @@ import base64
 import http.client
 import json
 import os
+import re
 import ssl
 import subprocess
 import tempfile
@@ -27,6 +28,7 @@ APPLY = "application/apply-patch+yaml"
 JSON_PATCH = "application/json-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 TIMEOUT_SECONDS = 60.0
+SECONDS_OF_A_WATCH = 50  # less than the timeout of a connection without data
 
 
 class ApiError(Exception):
@@ -165,30 +167,24 @@ class Api:
             data = response.read()
         return dict(json.loads(data)) if data else {}
 
-    def watch(self, kind: Kind, stop: threading.Event, **query: str) -> Iterator[tuple[str, Object]]:
-        """Yield (ADDED | MODIFIED | DELETED, object) until `stop` is set, and (SYNCED, listing) after each listing.
-
-        After a lost connection the watch starts with a new listing. Objects deleted in between are missing from it.
-        """
-        while not stop.is_set():
-            try:
-                listing = self.request("GET", kind.path(), query=query)
-                for item in listing["items"]:
-                    yield "ADDED", item
-                yield "SYNCED", listing
-                for change, item in self.changes(kind.path(), listing["metadata"]["resourceVersion"], query):
-                    if stop.is_set() or change == "ERROR":
-                        break
-                    yield change, item
-            except (ApiError, UnreachableError):
-                stop.wait(1)
-
-    def changes(self, path: str, version: str, query: dict[str, str]) -> Iterator[tuple[str, Object]]:
-        """Yield (ADDED | MODIFIED | DELETED | ERROR, object) for one watch, which ends after 50 seconds."""
-        parameters = query | {"watch": "1", "resourceVersion": version, "timeoutSeconds": "50"}
-        for line in self.lines(path, parameters):
-            event = json.loads(line)
-            yield event["type"], event["object"]
+    def follow(self, kind: Kind, namespace: str = "", **query: str) -> Iterator[tuple[str, Object]]:
+        """Yield (LISTED, listing), then (ADDED | MODIFIED | DELETED, object) until a new listing is needed."""
+        path = kind.path(namespace)
+        listing = self.request("GET", path, query=query)
+        yield "LISTED", listing
+        version = listing["metadata"]["resourceVersion"]
+        while True:
+            began = time.monotonic()
+            watch = {"watch": "1", "resourceVersion": version, "timeoutSeconds": str(SECONDS_OF_A_WATCH)}
+            for line in self.lines(path, query | watch):
+                event = json.loads(line)
+                if event["type"] == "ERROR":
+                    return
+                version = event["object"]["metadata"]["resourceVersion"]
+                yield event["type"], event["object"]
+            # Do not repeat a watch that ends at once without a pause.
+            if time.monotonic() - began < 1:
+                return
 
     def lines(self, path: str, query: dict[str, str]) -> Iterator[bytes]:
         """The lines of an answer as they arrive."""
@@ -347,8 +343,11 @@ def load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
 
 
 def parse_time(text: str) -> float:
-    """An RFC 3339 time, as Kubernetes writes it, in seconds since the epoch."""
-    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+    """An RFC 3339 time, as Kubernetes and Pulumi write it, in seconds since the epoch."""
+    # Python 3.10 reads fractions of three or six digits only.
+    fraction = re.search(r"\.\d+", text)
+    whole = datetime.fromisoformat(re.sub(r"\.\d+", "", text).replace("Z", "+00:00"))
+    return whole.timestamp() + float(fraction[0] if fraction else 0)
 
 
 def rfc3339(seconds: float) -> str:

@@ -8,6 +8,7 @@ import shutil
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from http.server import ThreadingHTTPServer
 from typing import cast
 
@@ -16,10 +17,10 @@ from sandbox.node.container_run import any_container_runs, end_all_containers, e
 from sandbox.node.log_server import serve_logs
 from sandbox.node.pod_runner import Machine, PodRunner, delete_now
 from sandbox.node.pod_status import FINAL_PHASES
-from tools.kubernetes_client import NODE, POD, STRATEGIC, ApiError, UnreachableError
+from tools.kubernetes_client import NODE, POD, STRATEGIC, ApiError, Kind, Object, UnreachableError
 
 KWOK_NODE = "kwok.x-k8s.io/node"
-_STOP_SECONDS = 5.0
+_STOP_SECONDS, _RETRY_SECONDS = 5.0, 0.5
 
 
 class Kubelet:
@@ -56,15 +57,15 @@ class Kubelet:
         end_all_containers(self.machine.root)
 
     def _watch_nodes(self) -> None:
-        for change, found in self.machine.api.watch(NODE, self.stopped):
-            if change == "SYNCED":
+        for change, found in self._follow(NODE):
+            if change == "LISTED":
+                for item in found["items"]:
+                    self._update_node(cast(Node, item))
                 self.nodes_listed.set()
-                continue
-            node = cast(Node, found)
-            if change == "DELETED":
-                self.nodes.pop(node["metadata"]["name"], None)
+            elif change == "DELETED":
+                self.nodes.pop(found["metadata"]["name"], None)
             else:
-                self._update_node(node)
+                self._update_node(cast(Node, found))
 
     def _update_node(self, node: Node) -> None:
         name = node["metadata"]["name"]
@@ -95,11 +96,20 @@ class Kubelet:
 
     def _watch_pods(self) -> None:
         self.nodes_listed.wait()
-        for change, found in self.machine.api.watch(POD, self.stopped, fieldSelector="spec.nodeName!="):
-            if change == "SYNCED":
+        for change, found in self._follow(POD, fieldSelector="spec.nodeName!="):
+            if change == "LISTED":
+                for item in found["items"]:
+                    self._update_pod("ADDED", cast(Pod, item))
                 self._forget_all_but({item["metadata"]["uid"] for item in found["items"]})
             else:
                 self._update_pod(change, cast(Pod, found))
+
+    def _follow(self, kind: Kind, **query: str) -> Iterator[tuple[str, Object]]:
+        """All objects of a kind and their changes, until this process stops."""
+        while not self.stopped.is_set():
+            with contextlib.suppress(ApiError, UnreachableError):
+                yield from self.machine.api.follow(kind, **query)
+            self.stopped.wait(_RETRY_SECONDS)
 
     def _update_pod(self, change: str, pod: Pod) -> None:
         uid = pod["metadata"]["uid"]

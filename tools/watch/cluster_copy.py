@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from tools.kubernetes_client import NODE, POD, Api, ApiError, Kind, UnreachableError
+from tools.kubernetes_client import NODE, POD, Api, ApiError, Kind, Object, UnreachableError
 
 JOB = Kind("batch/v1", "Job", "jobs", True)
 KINDS = {"nodes": NODE, "jobs": JOB, "pods": POD}
@@ -15,8 +14,6 @@ KINDS = {"nodes": NODE, "jobs": JOB, "pods": POD}
 SELECTOR = {"pods": {"labelSelector": "job-name"}}
 RETRY_SECONDS = 2.0
 LOG_LINES = 5000
-
-Object = dict[str, Any]
 
 
 class Cluster:
@@ -47,28 +44,11 @@ class Cluster:
         wait = threading.Event().wait
         while True:
             try:
-                for kind, item in self._events(name):
+                for kind, item in self.api.follow(KINDS[name], self.namespace, **SELECTOR.get(name, {})):
                     self._apply(name, kind, item)
             except (ApiError, UnreachableError, OSError, ValueError, KeyError) as error:
                 self.trouble[name] = advice(name, error)
             wait(RETRY_SECONDS)
-
-    def _events(self, name: str) -> Iterator[tuple[str, Object]]:
-        """One listing, then its changes until the watch ends."""
-        kind, query = KINDS[name], SELECTOR.get(name, {})
-        path = kind.path(self.namespace)
-        listing = self.api.request("GET", path, query=query)
-        yield "LISTED", listing
-        version = listing["metadata"]["resourceVersion"]
-        while True:
-            began = time.monotonic()
-            for change, item in self.api.changes(path, version, query):
-                if change == "ERROR":
-                    return
-                version = item["metadata"]["resourceVersion"]
-                yield change, item
-            if time.monotonic() - began < 1:
-                return
 
     def _apply(self, name: str, kind: str, item: Object) -> None:
         with self._lock:
@@ -77,7 +57,7 @@ class Cluster:
                 self.trouble.pop(name, None)
             elif kind == "DELETED":
                 self.objects[name].pop(item["metadata"]["name"], None)
-            elif kind != "BOOKMARK":
+            else:
                 self.objects[name][item["metadata"]["name"]] = item
 
     def follow_log(self, uid: str, name: str) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
+from tools.kubernetes_client import parse_time
 from tools.watch.training_log import Progress
 from workloads.in_pod import contract
 
@@ -190,7 +190,7 @@ def pods_to_read(jobs: Sequence[Job]) -> list[Pod]:
 
 
 def _seconds(text: str) -> float:
-    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() if text else 0.0
+    return parse_time(text) if text else 0.0
 
 
 def _natural(name: str) -> tuple[int, str]:

@@ -7,12 +7,12 @@ import os
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
 from sandbox.engine import pulumi_cli
 from sandbox.paths import sandbox_command
 from settings.schema import PROJECT
+from tools.kubernetes_client import parse_time
 from tools.watch.errors import WatchError
 
 # The engine wraps a secret value in an object with this key.
@@ -95,7 +95,7 @@ def read_state(exported: Mapping[str, Any]) -> Stack:
         if resource["type"] == "pulumi:providers:kubernetes":
             kubeconfig = str(plain((resource.get("inputs") or {}).get("kubeconfig", "")))
         if resource["type"].startswith("aws:") and resource.get("created"):
-            created.append(datetime.fromisoformat(resource["created"].replace("Z", "+00:00")).timestamp())
+            created.append(parse_time(resource["created"]))
     operations = tuple(describe(each["type"], each["resource"]) for each in pending)
     count = sum(bool(each.get("custom")) for each in resources)
     return Stack(count, operations, min(created, default=0.0), kubeconfig, outputs)

@@ -6,8 +6,9 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import Any
+
+from tools.kubernetes_client import parse_time
 
 CHECKPOINT = re.compile(r"launch: checkpoint (\d{1,9}) of (\d{1,9}) (\{.*\}) written (\S+)$")
 ATTEMPTS = re.compile(r"launch: attempts (\[.*\])$")
@@ -121,6 +122,6 @@ def _is_number(value: object) -> bool:
 
 def _time(text: str) -> float:
     try:
-        return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+        return parse_time(text)
     except ValueError:
         return 0.0

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from tools.kubernetes_client import Api, ApiError, UnreachableError
+from tools.kubernetes_client import Api, ApiError, Kubeconfig, UnreachableError
 from tools.watch import cluster_copy
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -22,10 +23,11 @@ def pod(name: str, version: str = "1", phase: str = "Running") -> dict[str, Any]
 NOTHING: tuple[str, dict[str, Any]] = ("", {})
 
 
-class FakeApi:
+class FakeApi(Api):
     """Answers for pods as a test says. A watch stays open, unless it has an error or no event at all."""
 
     def __init__(self) -> None:
+        super().__init__(Kubeconfig("https://cluster", {}, {}))
         self.lists: list[list[dict[str, Any]] | Exception] = []
         self.watches: list[list[tuple[str, dict[str, Any]]]] = []
         self.log: list[bytes] = []
@@ -33,28 +35,28 @@ class FakeApi:
         self.open = threading.Event()
         self.before_list: Callable[[], object] = lambda: None
 
-    def request(self, method: str, path: str, query: dict[str, str]) -> dict[str, Any]:
+    def request(self, method: str, path: str, *_: object, query: dict[str, str] | None = None) -> dict[str, Any]:
         if path != PODS:
             return {"items": [], "metadata": {"resourceVersion": "1"}}
-        self.asked.append(f"list {query['labelSelector']}")
+        self.asked.append(f"list {(query or {})['labelSelector']}")
         self.before_list()
         answer = self.lists.pop(0) if self.lists else UnreachableError("the test is over")
         if isinstance(answer, Exception):
             raise answer
         return {"items": answer, "metadata": {"resourceVersion": "7"}}
 
-    def changes(self, path: str, version: str, query: dict[str, str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    def lines(self, path: str, query: dict[str, str]) -> Iterator[bytes]:
+        if path.endswith("/log"):
+            self.asked.append("log")
+            yield from self.log
+            return
         if path == PODS:
-            self.asked.append(f"watch from {version}")
+            self.asked.append(f"watch from {query['resourceVersion']}")
             events = self.watches.pop(0) if self.watches else [NOTHING]
-            yield from (event for event in events if event != NOTHING)
-            if not events or events[-1][0] == "ERROR":
+            yield from (json.dumps({"type": kind, "object": item}).encode() for kind, item in events if kind)
+            if not events:
                 return
         self.open.wait()
-
-    def lines(self, path: str, query: dict[str, str]) -> Iterator[bytes]:
-        self.asked.append("log")
-        yield from self.log
 
 
 @pytest.fixture
@@ -66,7 +68,7 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeApi]:
 
 
 def followed(api: FakeApi) -> cluster_copy.Cluster:
-    made = cluster_copy.Cluster(cast(Api, api), "default")
+    made = cluster_copy.Cluster(api, "default")
     made.start()
     return made
 
@@ -111,7 +113,7 @@ def test_a_version_that_is_too_old_leads_to_a_new_list(api: FakeApi, monkeypatch
 
 def test_an_error_is_shown_until_the_next_list(api: FakeApi) -> None:
     api.lists = [ApiError(403, {}), UnreachableError("no route"), OSError("no certificate"), [pod("a")]]
-    found = cluster_copy.Cluster(cast(Api, api), "default")
+    found = cluster_copy.Cluster(api, "default")
     shown: list[str] = []
     api.before_list = lambda: shown.append(found.trouble.get("pods", ""))
     found.start()
