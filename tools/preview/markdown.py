@@ -156,6 +156,9 @@ def _change(step: Mapping[str, Any]) -> Change:
         because = forcing or step.get("keys") or ()
     elif step["op"] == "update":
         because = list(detailed) or step.get("diffs") or ()
+    # A diff also lists outputs that change with the inputs.
+    inputs = {name for state in ("old", "new") for name in (step.get(state) or {}).get("inputs") or ()}
+    because = [path for path in because if re.split(r"[.\[]", path)[0] in inputs]
     return Change(step["op"], _name(step["urn"]), step["type"], tuple(sorted(because)))
 
 

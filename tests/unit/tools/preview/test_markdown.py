@@ -12,8 +12,10 @@ PREFIX = "urn:pulumi:dev::paddle-on-aws::paddle:infra:Storage$"
 
 
 def step(op: str, kind: str, name: str, **more: Any) -> dict[str, Any]:
-    metadata = {"op": op, "urn": f"{PREFIX}{kind}::{name}", "type": kind, "logical": True, "detailedDiff": None, **more}
-    return {"sequence": 1, "resourcePreEvent": {"metadata": metadata}}
+    changed = [*more.get("keys", ()), *more.get("diffs", ()), *more.get("detailedDiff", ())]
+    inputs = {re.split(r"[.\[]", path)[0]: "any" for path in changed}
+    metadata = {"op": op, "urn": f"{PREFIX}{kind}::{name}", "type": kind, "logical": True, "detailedDiff": None}
+    return {"sequence": 1, "resourcePreEvent": {"metadata": {**metadata, "new": {"inputs": inputs}, **more}}}
 
 
 def finding(rule: str, name: str, message: str, level: str = "mandatory") -> dict[str, Any]:
@@ -95,6 +97,23 @@ Resources:
 <sub>Commit abc1234.</sub>
 """
     )
+
+
+def test_properties_that_aws_computes_are_not_listed_as_changes() -> None:
+    """The diff of the published plugin for a larger disk and a removed key pair."""
+    changed = {
+        "blockDeviceMappings[0].ebs.volumeSize": {"diffKind": "update", "inputDiff": False},
+        "defaultVersion": {"diffKind": "update", "inputDiff": False},
+        "keyName": {"diffKind": "delete", "inputDiff": False},
+        "latestVersion": {"diffKind": "update", "inputDiff": False},
+    }
+    states = {
+        "old": {"inputs": {"blockDeviceMappings": [], "keyName": "k"}, "outputs": {"defaultVersion": 1}},
+        "new": {"inputs": {"blockDeviceMappings": []}, "outputs": {"latestVersion": 1}},
+    }
+    event = step("update", "aws:ec2/launchTemplate:LaunchTemplate", "workers", detailedDiff=changed, **states)
+    (change,) = summarise([event], 0, "").changes
+    assert change.because == ("blockDeviceMappings[0].ebs.volumeSize", "keyName")
 
 
 def test_a_preview_without_changes() -> None:
