@@ -12,43 +12,17 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 from sandbox import build, processes
 from sandbox.errors import SandboxError
 from sandbox.paths import CHECKOUT, FOLDER
+from tools import pulumi_state
+from tools.pulumi_state import Deployment
 
 # The commands that accept --config-file.
 COMMANDS_WITH_CONFIG = ("up", "preview", "refresh", "destroy", "import")
 SECONDS_BETWEEN_CHECKS = 2.0
-STACK_TYPE = "pulumi:pulumi:Stack"
-# A mapping with this key is an encrypted secret.
-SECRET_KEY = "4dabf18193072939515e22adb298388d"
-
-
-class Resource(TypedDict, total=False):
-    """A resource in the engine's state."""
-
-    urn: str
-    type: str
-    custom: bool
-    id: str
-    inputs: dict[str, Any]
-    outputs: dict[str, Any]
-
-
-class PendingOperation(TypedDict):
-    """An operation that the engine had begun when it last wrote its state."""
-
-    type: str
-    resource: Resource
-
-
-class Deployment(TypedDict, total=False):
-    """The part of the engine's state file that the sandbox reads."""
-
-    resources: list[Resource] | None
-    pending_operations: list[PendingOperation] | None
 
 
 def in_sandbox(stack: str) -> bool:
@@ -163,7 +137,7 @@ class PulumiCli:
         return latest or {}
 
     def resource_count(self) -> int:
-        return sum(bool(resource.get("custom")) for resource in self.deployment().get("resources") or [])
+        return pulumi_state.resource_count(self.deployment())
 
     def last_changes(self) -> dict[str, int]:
         """The number of operations of the last update, by kind: create, update, replace, delete, same."""
@@ -174,9 +148,8 @@ class PulumiCli:
 
     def stack_outputs(self) -> dict[str, Any]:
         """The outputs of the stack. A secret is replaced, as by `pulumi stack output`."""
-        resources = self.deployment().get("resources") or []
-        outputs = next((each.get("outputs") for each in resources if each["type"] == STACK_TYPE), None)
-        return {name: without_secrets(value) for name, value in (outputs or {}).items()}
+        outputs = pulumi_state.stack_outputs(self.deployment())
+        return {name: pulumi_state.without_secrets(value) for name, value in outputs.items()}
 
     def _command(self, *arguments: str) -> list[str]:
         stack = [] if arguments[:2] == ("stack", "init") else ["--stack", self.stack]
@@ -186,12 +159,3 @@ class PulumiCli:
 
     def _state_file(self) -> Path:
         return next(iter(self.state.glob(f".pulumi/stacks/*/{self.stack}.json")), self.state / f"no stack {self.stack}")
-
-
-def without_secrets(value: Any) -> Any:
-    """A value of the engine's state with "[secret]" instead of each secret."""
-    if isinstance(value, list):
-        return [without_secrets(each) for each in value]
-    if not isinstance(value, dict):
-        return value
-    return "[secret]" if SECRET_KEY in value else {key: without_secrets(each) for key, each in value.items()}

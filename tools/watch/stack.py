@@ -12,11 +12,11 @@ from typing import Any
 from sandbox.engine import pulumi_cli
 from sandbox.paths import sandbox_command
 from settings.schema import PROJECT
+from tools import pulumi_state
 from tools.kubernetes_client import parse_time
+from tools.pulumi_state import Deployment, Resource
 from tools.watch.errors import WatchError
 
-# The engine wraps a secret value in an object with this key.
-SECRET_KEY = "4dabf18193072939515e22adb298388d"
 SECONDS_TO_ANSWER = 60
 
 
@@ -85,32 +85,19 @@ def advice(stack: str, message: str) -> str:
 
 def read_state(exported: Mapping[str, Any]) -> Stack:
     """The facts in the output of `pulumi stack export`."""
-    deployment = exported.get("deployment") or {}
-    resources = deployment.get("resources") or []
-    pending = deployment.get("pending_operations") or []
-    kubeconfig, outputs, created = "", {}, []
-    for resource in resources:
-        if resource["type"] == "pulumi:pulumi:Stack":
-            outputs = {key: plain(value) for key, value in (resource.get("outputs") or {}).items()}
+    deployment: Deployment = exported.get("deployment") or {}
+    outputs = pulumi_state.revealed(pulumi_state.stack_outputs(deployment))
+    kubeconfig, created = "", []
+    for resource in pulumi_state.resources(deployment):
         if resource["type"] == "pulumi:providers:kubernetes":
-            kubeconfig = str(plain((resource.get("inputs") or {}).get("kubeconfig", "")))
+            kubeconfig = str(pulumi_state.revealed((resource.get("inputs") or {}).get("kubeconfig", "")))
         if resource["type"].startswith("aws:") and resource.get("created"):
             created.append(parse_time(resource["created"]))
-    operations = tuple(describe(each["type"], each["resource"]) for each in pending)
-    count = sum(bool(each.get("custom")) for each in resources)
+    operations = tuple(describe(each["type"], each["resource"]) for each in pulumi_state.pending_operations(deployment))
+    count = pulumi_state.resource_count(deployment)
     return Stack(count, operations, min(created, default=0.0), kubeconfig, outputs)
 
 
-def describe(operation: str, resource: Mapping[str, Any]) -> str:
+def describe(operation: str, resource: Resource) -> str:
     """An operation as text, such as `creating Cluster paddle-cluster`."""
-    name = resource["urn"].rpartition("::")[2]
-    return f"{operation} {resource['type'].rpartition(':')[2]} {name}"
-
-
-def plain(value: Any) -> Any:
-    """A value of the state, with secrets unwrapped."""
-    if not isinstance(value, Mapping):
-        return value
-    if SECRET_KEY in value:
-        return json.loads(value["plaintext"]) if "plaintext" in value else ""
-    return {key: plain(each) for key, each in value.items()}
+    return f"{operation} {resource['type'].rpartition(':')[2]} {pulumi_state.name_of(resource['urn'])}"

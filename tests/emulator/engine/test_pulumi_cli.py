@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.engine.pulumi_cli import SECRET_KEY, PulumiCli
+from sandbox.engine.pulumi_cli import PulumiCli
 from sandbox.plugins import choice
+from tools.pulumi_state import SECRET_KEY
 
 
 def cli(folder: Path) -> PulumiCli:

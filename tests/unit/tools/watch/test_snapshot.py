@@ -11,8 +11,9 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
+from docs import record_demo as record
 from settings.schema import PROJECT
-from tools.watch import record, training_log, words
+from tools.watch import training_log, words
 from tools.watch.cluster_copy import advice
 from tools.watch.screen import draw
 from tools.watch.snapshot import Cost, Names, Snapshot, jobs_of, nodes_of, pods_to_read

@@ -1,4 +1,4 @@
-"""`python -m tools.watch.record FILE.svg`: run `make sandbox` and the live view, and draw both as one moving picture.
+"""`python -m docs.record_demo FILE.svg`: run `make sandbox` and the live view, and draw both as one moving picture.
 
 Every frame is a real moment of that run. Stop the sandbox first: the picture begins with an empty machine.
 """
@@ -151,7 +151,7 @@ def animation(moments: Sequence[Moment]) -> str:
 
 def main() -> None:
     if len(sys.argv) != 2:
-        raise SystemExit("Name the file to write: python -m tools.watch.record docs/demo.svg")
+        raise SystemExit("Name the file to write: python -m docs.record_demo docs/demo.svg")
     if (PROJECT / ".sandbox").exists():
         raise SystemExit("The sandbox exists already. Run `make sandbox-down` first.")
     text = animation(key_moments(record()))
