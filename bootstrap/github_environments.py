@@ -9,12 +9,10 @@ import argparse
 import os
 import urllib.error
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from bootstrap.github_main import BRANCH, CHECKS, RefusedError, check_code_owners, message_of, protect_main, refused
-from tools.github_client import ask
+from tools.github_client import GitHub
 
 NO_PLAN = (
     "GitHub did not accept required reviewers. For private repositories they need the Enterprise plan. "
@@ -22,60 +20,45 @@ NO_PLAN = (
 )
 
 
-@dataclass(frozen=True)
-class GitHub:
-    api: str
-    repository: str
-    token: str
+def protect(github: GitHub, environment: str, reviewers: Sequence[int]) -> None:
+    """Create the environment or replace its protection, and check what GitHub stored."""
+    path = f"/environments/{environment}"
+    wanted = {
+        "prevent_self_review": bool(reviewers),
+        "reviewers": [{"type": "User", "id": each} for each in reviewers],
+        "deployment_branch_policy": {"protected_branches": False, "custom_branch_policies": True},
+    }
+    try:
+        github.of_repository("PUT", path, wanted)
+    except urllib.error.HTTPError as error:
+        if error.code == 422 and reviewers:
+            raise RefusedError(f"{environment}: {NO_PLAN} ({message_of(error)})") from None
+        raise
+    branches = github.of_repository("GET", f"{path}/deployment-branch-policies")["branch_policies"]
+    for each in branches:
+        if each["name"] != BRANCH:
+            github.of_repository("DELETE", f"{path}/deployment-branch-policies/{each['id']}")
+    if BRANCH not in [each["name"] for each in branches]:
+        github.of_repository("POST", f"{path}/deployment-branch-policies", {"name": BRANCH})
+    rules = {rule["type"]: rule for rule in github.of_repository("GET", path)["protection_rules"]}
+    review = rules.get("required_reviewers", {})
+    stored = {each["reviewer"]["id"] for each in review.get("reviewers", ())}
+    if stored != set(reviewers) or (reviewers and not review.get("prevent_self_review")):
+        raise RefusedError(f"{environment}: {NO_PLAN}")
+    if "branch_policy" not in rules:
+        raise RefusedError(
+            f"{environment}: GitHub did not limit the branches. For private repositories this needs a paid plan."
+        )
 
-    def protect(self, environment: str, reviewers: Sequence[int]) -> None:
-        """Create the environment or replace its protection, and check what GitHub stored."""
-        path = f"/repos/{self.repository}/environments/{environment}"
-        wanted = {
-            "prevent_self_review": bool(reviewers),
-            "reviewers": [{"type": "User", "id": each} for each in reviewers],
-            "deployment_branch_policy": {"protected_branches": False, "custom_branch_policies": True},
-        }
-        try:
-            self._ask("PUT", path, wanted)
-        except urllib.error.HTTPError as error:
-            if error.code == 422 and reviewers:
-                raise RefusedError(f"{environment}: {NO_PLAN} ({message_of(error)})") from None
-            raise
-        branches = self._ask("GET", f"{path}/deployment-branch-policies")["branch_policies"]
-        for each in branches:
-            if each["name"] != BRANCH:
-                self._ask("DELETE", f"{path}/deployment-branch-policies/{each['id']}")
-        if BRANCH not in [each["name"] for each in branches]:
-            self._ask("POST", f"{path}/deployment-branch-policies", {"name": BRANCH})
-        rules = {rule["type"]: rule for rule in self._ask("GET", path)["protection_rules"]}
-        review = rules.get("required_reviewers", {})
-        stored = {each["reviewer"]["id"] for each in review.get("reviewers", ())}
-        if stored != set(reviewers) or (reviewers and not review.get("prevent_self_review")):
-            raise RefusedError(f"{environment}: {NO_PLAN}")
-        if "branch_policy" not in rules:
-            raise RefusedError(
-                f"{environment}: GitHub did not limit the branches. For private repositories this needs a paid plan."
-            )
 
-    def user(self, login: str) -> int:
-        """The number of a user."""
-        try:
-            return int(self._ask("GET", f"/users/{login}")["id"])
-        except urllib.error.HTTPError as error:
-            if error.code == 404:
-                raise RefusedError(f'--reviewer: "{login}" is not a user of GitHub. Write a login name.') from None
-            raise
-
-    def protect_main(self) -> None:
-        """Protect the branch that is deployed."""
-        protect_main(self.repository, self._ask)
-
-    def check_code_owners(self) -> None:
-        check_code_owners(self.repository, self._ask)
-
-    def _ask(self, method: str, path: str, content: object = None) -> Any:
-        return ask(self.api, self.token, method, path, content)
+def user(github: GitHub, login: str) -> int:
+    """The number of a user."""
+    try:
+        return int(github.ask("GET", f"/users/{login}")["id"])
+    except urllib.error.HTTPError as error:
+        if error.code == 404:
+            raise RefusedError(f'--reviewer: "{login}" is not a user of GitHub. Write a login name.') from None
+        raise
 
 
 def main() -> None:
@@ -95,14 +78,15 @@ def main() -> None:
         raise SystemExit('GITHUB_TOKEN is not set. Run: export GITHUB_TOKEN="$(gh auth token)"')
     github = GitHub(os.environ.get("GITHUB_API_URL", "https://api.github.com"), given.repository, token)
     try:
-        reviewers = [github.user(login) for login in given.reviewer]
+        reviewers = [user(github, login) for login in given.reviewer]
         approval = f"approval by {', '.join(given.reviewer)}" if reviewers else "no approval"
-        steps: list[tuple[Callable[[], None], str]] = [
-            (partial(github.protect, stack, reviewers), f"{stack}: {approval}, only {BRANCH}") for stack in given.stacks
+        steps: list[tuple[Callable[[GitHub], None], str]] = [
+            (partial(protect, environment=stack, reviewers=reviewers), f"{stack}: {approval}, only {BRANCH}")
+            for stack in given.stacks
         ]
-        steps.append((github.protect_main, f"{BRANCH}: reviews by code owners, and the checks {', '.join(CHECKS)}"))
-        steps.append((github.check_code_owners, "CODEOWNERS: GitHub knows all owners"))
-        problems = [problem for step, done in steps if (problem := _problem(step, done))]
+        steps.append((protect_main, f"{BRANCH}: reviews by code owners, and the checks {', '.join(CHECKS)}"))
+        steps.append((check_code_owners, "CODEOWNERS: GitHub knows all owners"))
+        problems = [problem for step, done in steps if (problem := _problem(step, github, done))]
     except RefusedError as error:
         problems = [str(error)]
     except urllib.error.HTTPError as error:
@@ -113,10 +97,10 @@ def main() -> None:
         raise SystemExit("\n".join(dict.fromkeys(problems)))
 
 
-def _problem(step: Callable[[], None], done: str) -> str:
+def _problem(step: Callable[[GitHub], None], github: GitHub, done: str) -> str:
     """Run one step and print the result. Returns the problem, so that the other steps run too."""
     try:
-        step()
+        step(github)
     except RefusedError as error:
         return str(error)
     print(done)

@@ -2,8 +2,10 @@
 
 import json
 import urllib.error
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
+
+from tools.github_client import GitHub
 
 BRANCH = "main"
 RULESET = "paddle-on-aws: main"
@@ -38,16 +40,13 @@ NO_PLAN = (
     f"push can change {BRANCH}, and so deploy."
 )
 
-Ask = Callable[..., Any]
-
 
 class RefusedError(Exception):
     """GitHub refused a request, or ignored a part of it. The message is one line for the user."""
 
 
-def protect_main(repository: str, ask: Ask) -> None:
+def protect_main(github: GitHub) -> None:
     """Create the ruleset of the branch or replace it, and check which rules GitHub applies."""
-    path = f"/repos/{repository}/rulesets"
     wanted = {
         "name": RULESET,
         "target": "branch",
@@ -57,27 +56,30 @@ def protect_main(repository: str, ask: Ask) -> None:
         "rules": RULES,
     }
     try:
-        known = {each["name"]: each["id"] for each in ask("GET", f"{path}?includes_parents=false&per_page=100")}
+        known = {
+            each["name"]: each["id"]
+            for each in github.of_repository("GET", "/rulesets?includes_parents=false&per_page=100")
+        }
         if RULESET in known:
-            ask("PUT", f"{path}/{known[RULESET]}", wanted)
+            github.of_repository("PUT", f"/rulesets/{known[RULESET]}", wanted)
         else:
-            ask("POST", path, wanted)
-        active = ask("GET", f"/repos/{repository}/rules/branches/{BRANCH}?per_page=100")
+            github.of_repository("POST", "/rulesets", wanted)
+        active = github.of_repository("GET", f"/rules/branches/{BRANCH}?per_page=100")
     except urllib.error.HTTPError as error:
         if error.code != 403:
             raise
         why = message_of(error)
-        raise RefusedError(NO_PLAN if "pgrade" in why else refused(error, why, repository)) from None
+        raise RefusedError(NO_PLAN if "pgrade" in why else refused(error, why, github.repository)) from None
     missing = [rule["type"] for rule in RULES if not any(_contains(each, rule) for each in active)]
     if missing:
         raise RefusedError(f"{BRANCH}: GitHub stored the ruleset but does not apply its rules {', '.join(missing)}.")
 
 
-def check_code_owners(repository: str, ask: Ask) -> None:
+def check_code_owners(github: GitHub) -> None:
     """GitHub ignores an owner that does not exist or cannot push, and then requires no review by an owner."""
     instead = f"Write users or teams with write access there, merge this into {BRANCH}, and run this command again."
     try:
-        errors = ask("GET", f"/repos/{repository}/codeowners/errors?ref={BRANCH}")["errors"]
+        errors = github.of_repository("GET", f"/codeowners/errors?ref={BRANCH}")["errors"]
     except urllib.error.HTTPError as error:
         if error.code == 404:
             raise RefusedError(f".github/CODEOWNERS: {BRANCH} has no such file. {instead}") from None

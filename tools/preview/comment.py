@@ -8,40 +8,30 @@ import os
 import sys
 import urllib.error
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from tools.github_client import ask
+from tools.github_client import GitHub
 
 PAGE = 100
 
 
-@dataclass(frozen=True)
-class GitHub:
-    api: str
-    repository: str
-    token: str
+def upsert(github: GitHub, number: int, body: str) -> str:
+    """Update the comment that starts with the same line, or create it. Returns its URL."""
+    marker = body.partition("\n")[0]
+    for comment in _comments(github, number):
+        # Anybody can write this line. The author of a comment can edit it, so update only comments of a bot.
+        if comment["body"].startswith(marker) and comment["user"]["type"] == "Bot":
+            return str(github.of_repository("PATCH", f"/issues/comments/{comment['id']}", {"body": body})["html_url"])
+    return str(github.of_repository("POST", f"/issues/{number}/comments", {"body": body})["html_url"])
 
-    def upsert(self, number: int, body: str) -> str:
-        """Update the comment that starts with the same line, or create it. Returns its URL."""
-        marker = body.partition("\n")[0]
-        issue = f"/repos/{self.repository}/issues"
-        for comment in self._comments(f"{issue}/{number}/comments"):
-            # Anybody can write this line. The author of a comment can edit it, so update only comments of a bot.
-            if comment["body"].startswith(marker) and comment["user"]["type"] == "Bot":
-                return str(self._ask("PATCH", f"{issue}/comments/{comment['id']}", {"body": body})["html_url"])
-        return str(self._ask("POST", f"{issue}/{number}/comments", {"body": body})["html_url"])
 
-    def _comments(self, path: str) -> Iterator[dict[str, Any]]:
-        for page in count(1):
-            found = self._ask("GET", f"{path}?per_page={PAGE}&page={page}")
-            yield from found
-            if len(found) < PAGE:
-                return
-
-    def _ask(self, method: str, path: str, content: object = None) -> Any:
-        return ask(self.api, self.token, method, path, content)
+def _comments(github: GitHub, number: int) -> Iterator[dict[str, Any]]:
+    for page in count(1):
+        found = github.of_repository("GET", f"/issues/{number}/comments?per_page={PAGE}&page={page}")
+        yield from found
+        if len(found) < PAGE:
+            return
 
 
 def main() -> None:
@@ -52,7 +42,7 @@ def main() -> None:
         raise SystemExit("There is no comment to post: the preview stopped before it wrote one. Its log says why.")
     try:
         github = GitHub(*(os.environ[name] for name in ("GITHUB_API_URL", "GITHUB_REPOSITORY", "GITHUB_TOKEN")))
-        print(github.upsert(number, body))
+        print(upsert(github, number, body))
     except KeyError as error:
         raise SystemExit(f"{error.args[0]} is not set. GitHub sets it in a workflow: run this command there.") from None
     except urllib.error.HTTPError as error:

@@ -1,29 +1,28 @@
-"""The environments get reviewers and one branch, and main gets rules. A local HTTP server plays the role of GitHub."""
+"""The environments get reviewers and one branch, and main gets rules."""
 
-import json
 import os
 import re
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 
+from bootstrap.github_environments import main
 from settings.schema import PROJECT
+from tests.unit.fake_github import TOKEN, Done, FakeGitHub, run, serving
 
 USERS = {"ann": 1, "bob": 2}
 RULESETS, UPGRADE = "/repos/octo/paddle/rulesets", "Upgrade to GitHub Pro or make this repository public"
 ENVIRONMENT = re.compile(r"/repos/octo/paddle/environments/([^/]+)(/deployment-branch-policies)?(?:/(\d+))?")
 
 
-class Fake(ThreadingHTTPServer):
+class Repository(FakeGitHub):
     """Environments with their protection, and the rulesets. GitHub can refuse or ignore them."""
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+        super().__init__()
         self.environments: dict[str, dict[str, Any]] = {}
         self.branches: dict[str, list[dict[str, Any]]] = {}
         self.refuse, self.ignore = False, False
@@ -33,88 +32,55 @@ class Fake(ThreadingHTTPServer):
         self.ignored_rule = ""
         self.unknown_owners: list[dict[str, Any]] | None = []
 
-
-class Handler(BaseHTTPRequestHandler):
-    server: Fake
-
-    def do_GET(self) -> None:
-        if found := re.fullmatch(r"/users/(\w+)", self.path):
-            known = found[1] in USERS
-            self.answer({"id": USERS[found[1]]} if known else {}, 200 if known else 404)
-            return
-        if self.path.startswith(RULESETS + "?"):
-            listed = [{"id": number, "name": each["name"]} for number, each in self.server.rulesets.items()]
-            self.answer({"message": UPGRADE} if self.server.without_rulesets else listed, self.status_of_rulesets())
-            return
-        if self.path.startswith("/repos/octo/paddle/rules/branches/main?"):
-            active = [rule for each in self.server.rulesets.values() if applies(each) for rule in each["rules"]]
-            self.answer([added(rule) for rule in active if rule["type"] != self.server.ignored_rule])
-            return
-        if self.path == "/repos/octo/paddle/codeowners/errors?ref=main":
-            errors = self.server.unknown_owners
-            self.answer({"errors": errors}, 404 if errors is None else 200)
-            return
-        name, branches, _ = self.parts()
+    def respond(self, method: str, path: str, content: Any) -> tuple[int, object]:
+        if found := re.fullmatch(r"/users/(\w+)", path):
+            return (200, {"id": USERS[found[1]]}) if found[1] in USERS else (404, {})
+        if path == "/repos/octo/paddle/codeowners/errors?ref=main":
+            return (404, {}) if self.unknown_owners is None else (200, {"errors": self.unknown_owners})
+        if path.startswith("/repos/octo/paddle/rules/branches/main?"):
+            active = [rule for each in self.rulesets.values() if applies(each) for rule in each["rules"]]
+            return 200, [added(rule) for rule in active if rule["type"] != self.ignored_rule]
+        if path.startswith(RULESETS):
+            return self.respond_about_rulesets(method, path, content)
+        asked = ENVIRONMENT.fullmatch(path)
+        assert asked, path
+        name, branches, number = asked[1], asked[2], asked[3]
         if branches:
-            self.answer({"branch_policies": self.server.branches.get(name, [])})
-            return
-        given = self.server.environments[name]
-        stored = [each["id"] for each in given["reviewers"] if each["id"] != self.server.unknown_reviewer]
+            return self.respond_about_branches(method, name, number, content)
+        if method == "GET":
+            return 200, {"protection_rules": self.protection_rules(name)}
+        if content["reviewers"] and self.refuse:
+            return 422, {"message": "Failed to create the environment protection rule."}
+        self.environments[name] = content
+        return 200, {}
+
+    def respond_about_rulesets(self, method: str, path: str, content: Any) -> tuple[int, object]:
+        if method == "GET":
+            listed = [{"id": number, "name": each["name"]} for number, each in self.rulesets.items()]
+            return (403, {"message": UPGRADE}) if self.without_rulesets else (200, listed)
+        number = int(path.rpartition("/")[2]) if method == "PUT" else len(self.rulesets) + 1
+        assert (number in self.rulesets) == (method == "PUT")
+        self.rulesets[number] = content
+        return 200, {}
+
+    def respond_about_branches(self, method: str, name: str, number: str, content: Any) -> tuple[int, object]:
+        policies = self.branches.setdefault(name, [])
+        if method == "DELETE":
+            self.branches[name] = [each for each in policies if str(each["id"]) != number]
+            return 204, None
+        if method == "POST":
+            policies.append({"id": 9, **content})
+        return 200, {"branch_policies": policies}
+
+    def protection_rules(self, name: str) -> list[dict[str, Any]]:
+        given = self.environments[name]
+        stored = [each["id"] for each in given["reviewers"] if each["id"] != self.unknown_reviewer]
         reviewers = [{"type": "User", "reviewer": {"id": each}} for each in stored]
-        rules: list[dict[str, Any]] = [] if self.server.every_branch else [{"type": "branch_policy"}]
-        if reviewers and not self.server.ignore:
+        rules: list[dict[str, Any]] = [] if self.every_branch else [{"type": "branch_policy"}]
+        if reviewers and not self.ignore:
             prevents = given["prevent_self_review"]
             rules.append({"type": "required_reviewers", "reviewers": reviewers, "prevent_self_review": prevents})
-        self.answer({"protection_rules": rules})
-
-    def do_PUT(self) -> None:
-        if found := re.fullmatch(rf"{RULESETS}/(\d+)", self.path):
-            assert int(found[1]) in self.server.rulesets
-            self.server.rulesets[int(found[1])] = self.content()
-            self.answer({})
-            return
-        name, _, _ = self.parts()
-        content = self.content()
-        if content["reviewers"] and self.server.refuse:
-            self.answer({"message": "Failed to create the environment protection rule."}, 422)
-            return
-        self.server.environments[name] = content
-        self.answer({})
-
-    def do_POST(self) -> None:
-        if self.path == RULESETS:
-            self.server.rulesets[len(self.server.rulesets) + 1] = self.content()
-            self.answer({}, 201)
-            return
-        name, branches, _ = self.parts()
-        assert branches
-        self.server.branches.setdefault(name, []).append({"id": 9, **self.content()})
-        self.answer({})
-
-    def do_DELETE(self) -> None:
-        name, _, number = self.parts()
-        self.server.branches[name] = [each for each in self.server.branches[name] if str(each["id"]) != number]
-        self.send_response(204)
-        self.end_headers()
-
-    def parts(self) -> tuple[str, str, str]:
-        found = ENVIRONMENT.fullmatch(self.path)
-        assert found, self.path
-        return found[1], found[2] or "", found[3] or ""
-
-    def content(self) -> Any:
-        return json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-
-    def status_of_rulesets(self) -> int:
-        return 403 if self.server.without_rulesets else 200
-
-    def answer(self, content: object, status: int = 200) -> None:
-        self.send_response(status if self.headers["Authorization"] == "Bearer secret" else 401)
-        self.end_headers()
-        self.wfile.write(json.dumps(content).encode())
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        pass
+        return rules
 
 
 def applies(ruleset: dict[str, Any]) -> bool:
@@ -132,25 +98,29 @@ def added(rule: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.fixture
-def github() -> Iterator[Fake]:
-    with Fake() as server:
-        threading.Thread(target=server.serve_forever).start()
+def github() -> Iterator[Repository]:
+    with serving(Repository()) as server:
         yield server
-        server.shutdown()
 
 
-def protect(github: Fake, *arguments: str, token: str = "secret") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "bootstrap.github_environments", "octo/paddle", *arguments],
+def protect(github: Repository, *arguments: str, token: str = TOKEN) -> Done:
+    return run(main, "octo/paddle", *arguments, GITHUB_API_URL=github.address, GITHUB_TOKEN=token)
+
+
+def test_the_command_of_the_documentation(github: Repository) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "bootstrap.github_environments", "octo/paddle", "dev", "--no-reviewers"],
         cwd=PROJECT,
-        env={**os.environ, "GITHUB_API_URL": f"http://127.0.0.1:{github.server_port}", "GITHUB_TOKEN": token},
+        env={**os.environ, "GITHUB_API_URL": github.address, "GITHUB_TOKEN": TOKEN},
         capture_output=True,
         text=True,
         check=False,
     )
+    assert done.returncode == 0, done.stderr
+    assert set(github.environments) == {"dev"}
 
 
-def test_each_environment_gets_the_reviewers_and_only_the_branch_main(github: Fake) -> None:
+def test_each_environment_gets_the_reviewers_and_only_the_branch_main(github: Repository) -> None:
     github.branches["dev"] = [{"id": 5, "name": "release/*"}]
     for _ in range(2):
         done = protect(github, "dev", "prod", "--reviewer", "ann", "--reviewer", "bob")
@@ -170,7 +140,7 @@ def test_each_environment_gets_the_reviewers_and_only_the_branch_main(github: Fa
 
 @pytest.mark.parametrize("reviewers", [("--no-reviewers",), ("--reviewer", "ann", "--reviewer", "bob")])
 def test_main_changes_only_by_reviewed_pull_requests_with_passed_checks(
-    github: Fake, reviewers: tuple[str, ...]
+    github: Repository, reviewers: tuple[str, ...]
 ) -> None:
     others = {
         "name": "theirs",
@@ -200,7 +170,7 @@ def test_main_changes_only_by_reviewed_pull_requests_with_passed_checks(
     assert {each["integration_id"] for each in checks["required_status_checks"]} == {15368}, "only GitHub Actions"
 
 
-def test_a_plan_without_rulesets_is_reported_after_the_environments(github: Fake) -> None:
+def test_a_plan_without_rulesets_is_reported_after_the_environments(github: Repository) -> None:
     github.without_rulesets = True
     done = protect(github, "dev", "--reviewer", "ann", "--reviewer", "bob")
     assert done.returncode == 1
@@ -208,14 +178,14 @@ def test_a_plan_without_rulesets_is_reported_after_the_environments(github: Fake
     assert set(github.environments) == {"dev"}
 
 
-def test_a_reviewer_that_github_did_not_store_is_reported(github: Fake) -> None:
+def test_a_reviewer_that_github_did_not_store_is_reported(github: Repository) -> None:
     github.unknown_reviewer = 2
     done = protect(github, "dev", "--reviewer", "ann", "--reviewer", "bob")
     assert done.returncode == 1
     assert done.stderr.startswith("dev: GitHub did not accept required reviewers.")
 
 
-def test_an_environment_for_every_branch_is_reported(github: Fake) -> None:
+def test_an_environment_for_every_branch_is_reported(github: Repository) -> None:
     github.every_branch = True
     done = protect(github, "dev", "--no-reviewers")
     assert done.returncode == 1
@@ -223,7 +193,7 @@ def test_an_environment_for_every_branch_is_reported(github: Fake) -> None:
 
 
 @pytest.mark.parametrize("rule", ["deletion", "non_fast_forward", "pull_request", "required_status_checks"])
-def test_a_rule_that_github_does_not_apply_is_reported(github: Fake, rule: str) -> None:
+def test_a_rule_that_github_does_not_apply_is_reported(github: Repository, rule: str) -> None:
     github.ignored_rule = rule
     done = protect(github, "dev", "--no-reviewers")
     assert done.returncode == 1
@@ -237,7 +207,7 @@ def test_a_rule_that_github_does_not_apply_is_reported(github: Fake, rule: str) 
         (None, "main has no such file."),
     ],
 )
-def test_code_owners_that_github_does_not_know_are_reported(github: Fake, errors: Any, message: str) -> None:
+def test_code_owners_that_github_does_not_know_are_reported(github: Repository, errors: Any, message: str) -> None:
     github.unknown_owners = errors
     done = protect(github, "dev", "--no-reviewers")
     assert done.returncode == 1
@@ -245,7 +215,7 @@ def test_code_owners_that_github_does_not_know_are_reported(github: Fake, errors
     assert "CODEOWNERS" not in done.stdout
 
 
-def test_all_problems_are_reported_together(github: Fake) -> None:
+def test_all_problems_are_reported_together(github: Repository) -> None:
     github.refuse, github.without_rulesets, github.unknown_owners = True, True, None
     done = protect(github, "dev", "--reviewer", "ann", "--reviewer", "bob")
     assert done.returncode == 1
@@ -253,7 +223,7 @@ def test_all_problems_are_reported_together(github: Fake) -> None:
 
 
 @pytest.mark.parametrize("answer", ["refuse", "ignore"])
-def test_a_plan_without_reviewers_is_reported(github: Fake, answer: str) -> None:
+def test_a_plan_without_reviewers_is_reported(github: Repository, answer: str) -> None:
     setattr(github, answer, True)
     done = protect(github, "dev", "--reviewer", "ann", "--reviewer", "bob")
     assert done.returncode == 1
@@ -266,22 +236,22 @@ def test_a_plan_without_reviewers_is_reported(github: Fake, answer: str) -> None
 @pytest.mark.parametrize(
     ("arguments", "token", "message"),
     [
-        (("--reviewer", "zed"), "secret", '--reviewer: "zed" is not a user of GitHub. Write a login name.'),
+        (("--reviewer", "zed"), TOKEN, '--reviewer: "zed" is not a user of GitHub. Write a login name.'),
         (("--no-reviewers",), "wrong", "GitHub refused: 401 "),
         (("--no-reviewers",), "", "GITHUB_TOKEN is not set."),
     ],
 )
-def test_what_is_wrong_is_one_line(github: Fake, arguments: tuple[str, ...], token: str, message: str) -> None:
+def test_what_is_wrong_is_one_line(github: Repository, arguments: tuple[str, ...], token: str, message: str) -> None:
     done = protect(github, "dev", *arguments, token=token)
     assert done.returncode == 1
     assert done.stderr.startswith(message)
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_one_reviewer_is_told_that_somebody_else_must_start_the_deployment(github: Fake) -> None:
+def test_one_reviewer_is_told_that_somebody_else_must_start_the_deployment(github: Repository) -> None:
     assert protect(github, "dev", "--reviewer", "ann").stdout.startswith("Note: nobody can approve their own")
 
 
-def test_without_a_choice_nothing_is_changed(github: Fake) -> None:
+def test_without_a_choice_nothing_is_changed(github: Repository) -> None:
     assert protect(github, "dev").returncode == 2
     assert github.environments == {}

@@ -1,28 +1,26 @@
-"""The comment is created once and then updated. A local HTTP server plays the role of GitHub."""
+"""The comment is created once and then updated."""
 
-import json
 import os
 import re
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 
 from settings.schema import PROJECT
+from tests.unit.fake_github import TOKEN, Done, FakeGitHub, run, serving
+from tools.preview.comment import main
 
 BODY = "<!-- paddle-on-aws preview of dev -->\n\n1 replaced\n"
-TOKEN = "token-of-this-run"
 
 
-class Fake(ThreadingHTTPServer):
+class Comments(FakeGitHub):
     """The comments of one pull request, and a list of the requested changes."""
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+        super().__init__()
         self.comments: list[dict[str, Any]] = []
         self.changes: list[str] = []
         self.refuse = 0
@@ -30,67 +28,57 @@ class Fake(ThreadingHTTPServer):
     def put(self, body: str, kind: str = "Bot") -> None:
         self.comments.append({"id": len(self.comments) + 1, "body": body, "user": {"type": kind}})
 
+    def respond(self, method: str, path: str, content: Any) -> tuple[int, object]:
+        if self.refuse:
+            return self.refuse, {"message": "no"}
+        if method == "GET":
+            asked = re.fullmatch(r"/repos/me/it/issues/7/comments\?per_page=(\d+)&page=(\d+)", path)
+            assert asked, path
+            size, page = int(asked[1]), int(asked[2])
+            return 200, self.comments[size * (page - 1) : size * page]
+        if method == "POST":
+            assert path == "/repos/me/it/issues/7/comments"
+            self.put(content["body"])
+            return self.changed("created", self.comments[-1])
+        asked = re.fullmatch(r"/repos/me/it/issues/comments/(\d+)", path)
+        assert (method, bool(asked)) == ("PATCH", True), path
+        (found,) = (comment for comment in self.comments if asked and comment["id"] == int(asked[1]))
+        found["body"] = content["body"]
+        return self.changed("updated", found)
 
-class Handler(BaseHTTPRequestHandler):
-    server: Fake
-
-    def do_GET(self) -> None:
-        asked = re.fullmatch(r"/repos/me/it/issues/7/comments\?per_page=(\d+)&page=(\d+)", self.path)
-        assert asked, self.path
-        size, page = int(asked[1]), int(asked[2])
-        self.answer(self.server.comments[size * (page - 1) : size * page])
-
-    def do_POST(self) -> None:
-        assert self.path == "/repos/me/it/issues/7/comments"
-        self.server.put(self.content()["body"])
-        self.changes("created", self.server.comments[-1])
-
-    def do_PATCH(self) -> None:
-        asked = re.fullmatch(r"/repos/me/it/issues/comments/(\d+)", self.path)
-        assert asked, self.path
-        (found,) = (comment for comment in self.server.comments if comment["id"] == int(asked[1]))
-        found["body"] = self.content()["body"]
-        self.changes("updated", found)
-
-    def changes(self, what: str, comment: dict[str, Any]) -> None:
-        self.server.changes.append(f"{what} {comment['id']}")
-        self.answer({"html_url": f"https://github.example/{comment['id']}"})
-
-    def content(self) -> Any:
-        return json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-
-    def answer(self, content: object) -> None:
-        right = self.headers["Authorization"] == f"Bearer {TOKEN}"
-        self.send_response(self.server.refuse or (200 if right else 401))
-        self.end_headers()
-        self.wfile.write(json.dumps({"message": "no"} if self.server.refuse else content).encode())
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        pass
+    def changed(self, what: str, comment: dict[str, Any]) -> tuple[int, object]:
+        self.changes.append(f"{what} {comment['id']}")
+        return 200, {"html_url": f"https://github.example/{comment['id']}"}
 
 
 @pytest.fixture
-def github() -> Iterator[Fake]:
-    with Fake() as server:
-        threading.Thread(target=server.serve_forever).start()
+def github() -> Iterator[Comments]:
+    with serving(Comments()) as server:
         yield server
-        server.shutdown()
 
 
-def post(github: Fake, body: str = BODY, **environment: str) -> subprocess.CompletedProcess[str]:
-    given = {"GITHUB_API_URL": f"http://127.0.0.1:{github.server_port}", "GITHUB_REPOSITORY": "me/it"}
-    return subprocess.run(
+def environment(github: Comments) -> dict[str, str]:
+    return {"GITHUB_API_URL": github.address, "GITHUB_REPOSITORY": "me/it", "GITHUB_TOKEN": TOKEN}
+
+
+def post(github: Comments, body: str = BODY, **more: str) -> Done:
+    return run(main, "7", stdin=body, **{**environment(github), **more})
+
+
+def test_the_command_of_the_workflow(github: Comments) -> None:
+    done = subprocess.run(
         [sys.executable, "-m", "tools.preview.comment", "7"],
         cwd=PROJECT,
-        env={"PATH": os.environ["PATH"], "GITHUB_TOKEN": TOKEN, **given, **environment},
-        input=body,
+        env={"PATH": os.environ["PATH"], **environment(github)},
+        input=BODY,
         capture_output=True,
         text=True,
         check=False,
     )
+    assert (done.returncode, done.stdout) == (0, "https://github.example/1\n"), done.stderr
 
 
-def test_created_once_then_updated(github: Fake) -> None:
+def test_created_once_then_updated(github: Comments) -> None:
     github.put("Nice work!", "User")
     first = post(github)
     assert (first.returncode, first.stdout) == (0, "https://github.example/2\n"), first.stderr
@@ -99,14 +87,14 @@ def test_created_once_then_updated(github: Fake) -> None:
     assert github.comments[1]["body"] == BODY.replace("1 replaced", "nothing")
 
 
-def test_each_stack_has_its_own_comment(github: Fake) -> None:
+def test_each_stack_has_its_own_comment(github: Comments) -> None:
     post(github)
     post(github, BODY.replace("of dev", "of prod"))
     post(github, BODY.replace("of dev", "of dev-2"))
     assert github.changes == ["created 1", "created 2", "created 3"]
 
 
-def test_the_comment_is_found_on_a_later_page(github: Fake) -> None:
+def test_the_comment_is_found_on_a_later_page(github: Comments) -> None:
     for i in range(230):
         github.put(BODY if i == 215 else f"remark {i}")
     post(github)
@@ -114,21 +102,21 @@ def test_the_comment_is_found_on_a_later_page(github: Fake) -> None:
 
 
 @pytest.mark.parametrize("remarks", [0, 99, 100, 200])
-def test_pages_come_to_an_end(github: Fake, remarks: int) -> None:
+def test_pages_come_to_an_end(github: Comments, remarks: int) -> None:
     for i in range(remarks):
         github.put(f"remark {i}")
     assert post(github).returncode == 0
     assert github.changes == [f"created {remarks + 1}"]
 
 
-def test_the_comment_of_a_person_is_never_changed(github: Fake) -> None:
+def test_the_comment_of_a_person_is_never_changed(github: Comments) -> None:
     github.put(BODY, "User")
     github.put(f"quoted:\n{BODY}")
     post(github)
     assert github.changes == ["created 3"]
 
 
-def test_an_empty_preview_changes_no_comment(github: Fake) -> None:
+def test_an_empty_preview_changes_no_comment(github: Comments) -> None:
     github.put("another tool's report")
     done = post(github, "")
     assert done.returncode == 1
@@ -137,15 +125,15 @@ def test_an_empty_preview_changes_no_comment(github: Fake) -> None:
 
 
 @pytest.mark.parametrize(
-    ("refuse", "environment", "said"),
+    ("refuse", "changed", "said"),
     [
         (403, {}, "GitHub refused the comment on #7: 403"),
         (0, {"GITHUB_API_URL": "http://127.0.0.1:9"}, "Cannot reach GitHub to comment on #7"),
     ],
 )
-def test_an_error_is_one_line(github: Fake, refuse: int, environment: dict[str, str], said: str) -> None:
+def test_an_error_is_one_line(github: Comments, refuse: int, changed: dict[str, str], said: str) -> None:
     github.refuse = refuse
-    done = post(github, **environment)
+    done = post(github, **changed)
     assert done.returncode == 1
     assert done.stderr.startswith(said), done.stderr
     assert TOKEN not in done.stderr
@@ -153,13 +141,5 @@ def test_an_error_is_one_line(github: Fake, refuse: int, environment: dict[str, 
 
 
 def test_outside_a_workflow_the_error_names_the_missing_variable() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tools.preview.comment", "7"],
-        cwd=PROJECT,
-        env={"PATH": os.environ["PATH"]},
-        input=BODY,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.stderr == "GITHUB_API_URL is not set. GitHub sets it in a workflow: run this command there.\n"
+    said = "GITHUB_API_URL is not set. GitHub sets it in a workflow: run this command there.\n"
+    assert run(main, "7", stdin=BODY) == Done(1, "", said)
