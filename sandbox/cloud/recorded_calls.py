@@ -14,6 +14,8 @@ from moto.core.request import Request, determine_request_protocol
 from moto.core.routing import get_service_router
 from moto.core.utils import get_service_model
 from moto.ec2.models import ec2_backends
+from moto.iam.models import iam_backends
+from moto.sns.models import sns_backends
 
 Environment = dict[str, Any]
 Application = Callable[[Environment, Callable[..., Any]], Iterable[bytes]]
@@ -68,7 +70,20 @@ def _call(region: str, service: str, environ: Environment, body: bytes) -> dict[
     if service == "ec2":
         tags = ec2_backends[ACCOUNT][region].tags
         call["tags"] = {text: dict(tags.get(text, {})) for text in _texts(parameters) if EC2_ID.fullmatch(text)}
+    elif service in ("iam", "sns"):
+        # A caller can know these ARNs before the resource exists.
+        tags = _topic_tags(region) if service == "sns" else _identity_provider_tags()
+        call["tags"] = {text: tags[text] for text in _texts(parameters) if text in tags}
     return call
+
+
+def _topic_tags(region: str) -> dict[str, dict[str, str]]:
+    return {arn: dict(topic._tags) for arn, topic in sns_backends[ACCOUNT][region].topics.items()}
+
+
+def _identity_provider_tags() -> dict[str, dict[str, str]]:
+    found = iam_backends[ACCOUNT]["aws"].open_id_providers
+    return {arn: {tag["Key"]: tag["Value"] for tag in each.tag_list_type} for arn, each in found.items()}
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -90,8 +90,8 @@ EC2_KINDS = {
     "vpc": "vpc",
     "vpce": "vpc-endpoint",
 }
-# KMS, EFS and SNS set the tags in the call that creates a key, a file system or a topic.
-BORN_TAGGED = ("kms", "elasticfilesystem", "sns")
+# KMS and EFS set the tags in the call that creates a key or a file system. No earlier call can name it.
+BORN_TAGGED = ("kms", "elasticfilesystem")
 EKS_PARTS = {"nodegroupName": "nodegroup", "addonName": "addon", "principalArn": "access-entry"}
 
 
@@ -171,10 +171,10 @@ def needs(call: Mapping[str, Any], roles: Mapping[str, Role]) -> Iterator[Need]:
         return
     tags = _tags(parameters)
     context = _about("RequestTag", tags)
-    if service in BORN_TAGGED and not operation.startswith(("CreateKey", "CreateFileSystem", "CreateTopic")):
+    if service in BORN_TAGGED and not operation.startswith(("CreateKey", "CreateFileSystem")):
         context |= _about("ResourceTag", OURS)
-    if "OpenIDConnectProviderArn" in parameters:
-        context |= _about("ResourceTag", OURS)
+    for existing in call.get("tags", {}).values():
+        context |= _about("ResourceTag", existing)
     if named := roles.get(parameters.get("RoleName", "")):
         context["iam:PermissionsBoundary"] = parameters.get("PermissionsBoundary") or named.boundary
     if "principalArn" in parameters:
@@ -243,7 +243,8 @@ def _arns(call: Mapping[str, Any], roles: Mapping[str, Role]) -> Iterator[str]:
     here = f"arn:aws:{service}:{region}:{ACCOUNT}:"
     for key in ("resourceArn", "OpenIDConnectProviderArn", "ResourceArn", "ResourceARN", "TopicArn"):
         if key in p:
-            yield p[key]
+            # The provider of the sandbox knows no account, so it looks for a new topic without one.
+            yield p[key].replace(f":sns:{region}::", f":sns:{region}:{ACCOUNT}:")
             return
     if service == "iam":
         host = p.get("Url", "").removeprefix("https://")

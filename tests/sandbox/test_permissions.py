@@ -204,3 +204,12 @@ def test_each_policy_fits_into_a_managed_policy() -> None:
         documents = {part: deployer_policy(part, names) for part in PARTS} | {"boundary": boundary_policy(names)}
         for name, document in documents.items():
             assert len(json.dumps(document, separators=(",", ":"))) <= 6144, name
+
+
+def test_a_topic_that_does_not_exist_has_no_tags() -> None:
+    """The provider looks for a topic before it creates it, and knows no account number in the sandbox."""
+    topic = f"arn:aws:sns:{REGION}:{ACCOUNT}:training-messages-1a2b3c4"
+    asked = {"service": "sns", "operation": "GetTopicAttributes", "region": REGION, "tags": {}}
+    (need,) = needs({**asked, "parameters": {"TopicArn": topic.replace(ACCOUNT, "")}}, {})
+    assert need == Need("sns:GetTopicAttributes", topic, {})
+    assert allowed(policies(NAMES), need)

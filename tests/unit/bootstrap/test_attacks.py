@@ -138,6 +138,9 @@ OTHER_STACK_ATTACKS = [
     Request("elasticfilesystem:PutFileSystemPolicy", f"{EFS}:file-system/fs-1", THEIRS),
     Request("elasticfilesystem:TagResource", f"{EFS}:file-system/fs-1", {**AS_OURS, **THEIRS}),
     Request("sns:DeleteTopic", f"{SNS}:training-messages-1a2b3c4", THEIRS),
+    Request("sns:GetTopicAttributes", f"{SNS}:training-messages-1a2b3c4", THEIRS),
+    Request("sns:GetTopicAttributes", f"{SNS}:training-messages-1a2b3c4", {"aws:ResourceTag/project": "payroll"}),
+    Request("sns:GetTopicAttributes", f"{SNS}:alarms"),
     Request("sns:TagResource", f"{SNS}:training-messages-1a2b3c4", {**AS_OURS, **THEIRS}),
     *(
         Request(f"s3:{action}", resource)
@@ -229,6 +232,8 @@ def test_the_deployer_may_do_the_same_to_its_own_stack(deployer: Sequence[Statem
             {**LIMITED, "iam:PolicyARN": "arn:aws:iam::aws:policy/AmazonEKS_CNI_Policy"},
         ),
         Request("ec2:RunInstances", f"{EC2}:instance/new", {"ec2:LaunchTemplate": f"{EC2}:launch-template/lt-1"}),
+        # Before it creates a topic, the provider checks that the topic does not exist.
+        *(Request("sns:GetTopicAttributes", f"{SNS}:training-messages-1a2b3c4", owner) for owner in (OURS, {})),
         Request("kms:Decrypt", f"{STATE}:key-dev"),
         Request("s3:PutObject", f"{STATE}:pulumi-state/dev/.pulumi/stacks/paddle-on-aws/dev.json"),
         Request("s3:ListBucket", f"{STATE}:pulumi-state", {"s3:prefix": "dev/.pulumi/"}),
@@ -289,7 +294,6 @@ SESSIONS: Mapping[str, Mapping[str, str]] = {
     "EC2": {"aws:Ec2InstanceSourceVpc": "vpc-1"},
     "pod": {"aws:FederatedProvider": ISSUER},
 }
-OUR_KEY = Request("kms:Decrypt", f"{KMS}/1", OURS)
 ROLE_CANNOT = [
     *(
         Request(f"iam:{action}", role)

@@ -27,6 +27,8 @@ DEPLOYER: Mapping[str, Sequence[str]] = {
     "KeyTagNew": (*NEW, *NOT_OF_OTHERS),
     "KeyThroughEfs": ("StringEquals kms:ViaService", *NOT_OF_OTHERS),
     "Messages": OURS,
+    # Before it creates a topic, the provider checks that the topic does not exist.
+    "MessagesLook": ("StringEqualsIfExists aws:ResourceTag/project", *NOT_OF_OTHERS),
     "MessagesMake": (*NEW, *NOT_OF_OTHERS),
     "MountTargetInterfacesOurs": OURS,
     "NetworkChangeOurs": OURS,
