@@ -207,7 +207,7 @@ def own_account_only(resource: Resource, stack: Stack) -> Problems:
     """No resource names another AWS account."""
     if not resource.type.startswith("aws:"):
         return
-    own = _accounts_of(stack)
+    own = _account_of(stack)
     for path, account in _named_accounts(resource):
         if account != own:
             why = f"names the account {account}, and the key of the stack belongs to {own or 'no known account'}"
@@ -227,7 +227,7 @@ def _named_accounts(resource: Resource) -> Iterator[tuple[str, str]]:
         return
 
 
-def _accounts_of(stack: Stack) -> str | None:
+def _account_of(stack: Stack) -> str | None:
     """The account in the default statement of the key. KMS rejects a policy that locks out the account of the key.
 
     A stack with the setting kmsKeyArn has no key. The program rejects a key of another account.
@@ -236,10 +236,10 @@ def _accounts_of(stack: Stack) -> str | None:
         keys = [document for key in stack.of(KEY) for _, document in documents(key)]
     except UnreadableError:
         return None
-    roots = [_root_account(s) for document in keys for s in _granting(document) if _account_decides(s)]
-    if not stack.of(KEY):
+    if not keys:
         named = KEY_ARN.fullmatch(existing_key(stack) or "")
         return named[1] if named else None
+    roots = [_root_account(s) for document in keys for s in _granting(document) if _account_decides(s)]
     return roots[0] if roots else None
 
 

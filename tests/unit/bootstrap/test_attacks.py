@@ -9,7 +9,7 @@ import pytest
 from bootstrap.policies import PARTS
 from settings.schema import Settings, read
 from tests.iam_evaluator import Request, Statement, permitted, trusted
-from tests.unit.bootstrap.test_bootstrap import CONFIG, bootstrap, statements
+from tests.unit.bootstrap.account import CONFIG, bootstrap, statements
 from tests.unit.conftest import RunStack
 from tests.unit.program import ACCOUNT, EXISTING_KEY, NAME, Graph
 

@@ -13,16 +13,10 @@ from bootstrap import policies
 from settings.schema import Settings
 from settings.stack_file import stack_settings
 from tests.iam_evaluator import Request, permitted
-from tests.unit.program import ACCOUNT, NAME, PROJECT, Graph, run
+from tests.unit.bootstrap.account import CONFIG, bootstrap, statements
+from tests.unit.program import ACCOUNT, PROJECT, Graph, run
 
 WORKFLOWS = PROJECT / ".github/workflows"
-CONFIG = {
-    "aws:region": "us-west-2",
-    f"{NAME}:repository": "octo/paddle",
-    f"{NAME}:repositoryId": "456",
-    f"{NAME}:ownerId": "123",
-    f"{NAME}:stacks": ["dev", "prod"],
-}
 ROLE, POLICY = "aws:iam/role:Role", "aws:iam/policy:Policy"
 INLINE, ATTACHMENT = "aws:iam/rolePolicy:RolePolicy", "aws:iam/rolePolicyAttachment:RolePolicyAttachment"
 PARTS = {*policies.PARTS, "state"}
@@ -32,16 +26,6 @@ IAM, EKS = f"arn:aws:iam::{ACCOUNT}", f"arn:aws:eks:us-west-2:{ACCOUNT}"
 @pytest.fixture
 def graph(monkeypatch: pytest.MonkeyPatch) -> Graph:
     return bootstrap(monkeypatch)
-
-
-def bootstrap(monkeypatch: pytest.MonkeyPatch, **config: Any) -> Graph:
-    changed = {f"{NAME}:{key}": value for key, value in config.items()}
-    return run(monkeypatch, {**CONFIG, **changed}, program=PROJECT / "bootstrap/__main__.py")
-
-
-def statements(graph: Graph, name: str, key: str = "policy") -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(graph.named(name).inputs[key])["Statement"]
-    return found
 
 
 def actions(graph: Graph, name: str) -> set[str]:

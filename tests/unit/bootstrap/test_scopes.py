@@ -7,7 +7,7 @@ import pytest
 
 from bootstrap import policies
 from tests.iam_evaluator import Statement, resource_types, texts
-from tests.unit.bootstrap.test_iam_documents import NAMES
+from tests.unit.bootstrap.account import NAMES
 
 OURS = ("StringEquals aws:ResourceTag/project", "StringEquals aws:ResourceTag/stack")
 NEW = ("StringEquals aws:RequestTag/project", "StringEquals aws:RequestTag/stack")
