@@ -9,7 +9,7 @@ STACK ?= dev
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help price watch recover sandbox sandbox-status sandbox-down venv policy lint types unit unit-python test bench bench-watch report-screenshots lock
+.PHONY: help price watch recover sandbox sandbox-status sandbox-down venv policy lint types unit unit-python test bench bench-watch lock
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -90,9 +90,6 @@ bench: venv ## measure the program (3 and 1000 trainers), the preparation of dat
 
 bench-watch: venv ## measure the live view with 1000 trainers on a real API server
 	$(BIN)/python -m tests.bench.watch
-
-report-screenshots: venv ## make pictures of report.html in screenshots/ (needs chromium)
-	$(BIN)/python -m tests.in_pod.report_screenshots screenshots
 
 lock: ## update constraints.txt and the locks with hashes: pin the packages that the required ones depend on
 	rm -rf .lock && $(PYTHON) -m venv .lock

@@ -391,7 +391,7 @@ def _print_summary(sandbox: Sandbox, seconds: float) -> None:
 
 def _copy_results(sandbox: Sandbox, model: str, folder: Path) -> None:
     """Copy the report, the address of the newest checkpoint and the files `done` from the bucket."""
-    names = ("report.html", contract.NEWEST_FILE, f"pass-*/{contract.DONE_FILE}")
+    names = (contract.REPORT_FILE, contract.NEWEST_FILE, f"pass-*/{contract.DONE_FILE}")
     wanted = [argument for name in names for argument in ("--include", name)]
     copy = ["aws", "s3", "cp", model, str(folder), "--recursive", "--exclude", "*", *wanted]
     shutil.rmtree(folder, ignore_errors=True)

@@ -29,7 +29,7 @@ def model_lines(model: str, folder: Path) -> list[str]:
     given = done.items() if isinstance(done, dict) else ()
     numbers = {key: value for key, value in given if type(value) in (int, float)}
     lines += [f"  {key}: {value}" for key, value in numbers.items() if key != "pass"]
-    report = folder / "report.html"
+    report = folder / contract.REPORT_FILE
     return [*lines, f"  report: {report}"] if report.exists() else lines
 
 

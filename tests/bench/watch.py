@@ -20,7 +20,7 @@ from tools.watch.screen import draw
 from tools.watch.snapshot import Names, Snapshot, jobs_of, nodes_of
 
 TRAINERS, CHANGES, LIMIT_SECONDS = 1000, 200, 3.0
-NAMES = Names("bench", "us-west-2", False, TRAINERS, TRAINERS, 5, "paddle-cluster-job", True)
+NAMES = Names("bench", "us-west-2", False, TRAINERS, "paddle-cluster-job", True)
 PODS = "/api/v1/namespaces/default/pods"
 
 

@@ -19,6 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from progress import BLOCK, DataError
 
+from tests.in_pod.samples import make_tar
+
 
 def zstd(content: bytes) -> bytes:
     """One zstd frame, by the zstd command."""
@@ -43,23 +45,6 @@ def read(content: bytes, block: int = 1 << 16, name: str = "source") -> bytes:
     source, out = io.BytesIO(content), io.BytesIO()
     archives.append_text(archives.Stream(iter(lambda: source.read(block), b"")), name, out)
     return out.getvalue()
-
-
-def make_tar(files: dict[str, bytes], form: int = tarfile.GNU_FORMAT) -> bytes:
-    """A tar of these files, and a folder and a link among them."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w", format=form) as tar:
-        folder = tarfile.TarInfo("folder")
-        folder.type = tarfile.DIRTYPE
-        tar.addfile(folder)
-        for name, content in files.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            tar.addfile(member, io.BytesIO(content))
-        link = tarfile.TarInfo("link")
-        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
-        tar.addfile(link)
-    return buffer.getvalue()
 
 
 @compressions

@@ -14,7 +14,7 @@ from typing import Any
 
 import messages
 import pytest
-import report
+from checkpoints import Checkpoint
 
 from tests.in_pod.api import FakeApi
 from tests.in_pod.training_run import TRAINER
@@ -155,7 +155,7 @@ def test_the_reason_of_a_failure_is_the_launchers_or_that_of_kubernetes(
 
 def test_sns_accepts_the_subject_of_the_longest_name() -> None:
     name = "a" * 61
-    checkpoint = report.Checkpoint("pass-00000", 0, 0.0, {}, ())
+    checkpoint = Checkpoint("pass-00000", 0, 0.0, {}, ())
     for message in (
         messages.ready(name, "dev", "us-west-2", "s3://bucket/", checkpoint),
         messages.failed(name, "dev", "us-west-2", "reason"),

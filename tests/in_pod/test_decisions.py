@@ -3,40 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from decisions import EARLY_SECONDS, SETTLE_SECONDS, Exit, Join, Publish, Snapshot, StopTraining, Wait, decide
 from pods import Pod, newest_pods, read_note
-from state_files import Attempt, Status
-from trainer_settings import TrainerSettings
+from state_files import CurrentAttempt, Status
+
+from tests.in_pod.samples import PEER_TIMEOUT, settings
 
 NOW = 1_000_000.0
-PEER_TIMEOUT, STALL_TIMEOUT = 900.0, 600.0
-
-
-def settings(trainer: int, uid: str = "") -> TrainerSettings:
-    """A training of three trainers."""
-    return TrainerSettings(
-        job="job",
-        job_uid="job-1",
-        namespace="default",
-        job_folder=Path("/nowhere"),
-        code=Path("/nowhere/code"),
-        trainers=3,
-        trainer=trainer,
-        nic="lo",
-        port=7164,
-        ports=2,
-        ports_sparse=2,
-        pod_uid=uid or f"uid-{trainer}",
-        pod_ip=f"10.0.0.{trainer}",
-        passes=5,
-        max_attempts=3,
-        peer_timeout=PEER_TIMEOUT,
-        stall_timeout=STALL_TIMEOUT,
-        arguments=(),
-    )
 
 
 def pod(trainer: int, phase: str = "Running", terminating: bool = False, uid: str = "", created: str = "1") -> Pod:
@@ -52,8 +27,8 @@ def snapshot(pods: list[Pod] | None = None, **fields: object) -> Snapshot:
     return replace(seen, **fields)  # type: ignore[arg-type]
 
 
-RUNNING = Attempt(
-    job_uid="job-1",
+RUNNING = CurrentAttempt(
+    job="job-1",
     number=4,
     tries=1,
     members=("uid-0", "uid-1", "uid-2"),
@@ -69,8 +44,8 @@ LATER = replace(FAILED_STATUS, uid="uid-0", time=NOW - 10)
 DONE = [Status(f"uid-{i}", 4, ended=True) for i in range(3)]
 BUSY = [Status(f"uid-{i}", 4, last_output=NOW, last_active=NOW) for i in range(3)]
 QUIET = [Status(f"uid-{i}", 4, last_output=NOW - 1000 + i, last_active=NOW - 900 - i) for i in range(3)]
-ENDED = replace(RUNNING, ended="trainer 1 ended with status 3, last output: oops")
-FIRST = replace(RUNNING, resume="", ended=ENDED.ended)
+ENDED = replace(RUNNING, ended=NOW - 15, reason="trainer 1 ended with status 3, last output: oops")
+FIRST = replace(ENDED, resume="")
 
 
 def test_sigterm_ends_the_launcher() -> None:
@@ -87,15 +62,15 @@ def test_the_result_ends_every_launcher(result: str, status: int, trainer: int) 
 @pytest.mark.parametrize(
     ("attempt", "reason"),
     [
-        (ENDED, ENDED.ended),
-        (replace(RUNNING, number=5, reason="why"), "why"),
+        (ENDED, ENDED.reason),
+        (replace(RUNNING, number=5, previous="why"), "why"),
         (replace(RUNNING, number=5), "another attempt replaced it"),
-        (Attempt(), "another attempt replaced it"),
+        (CurrentAttempt(), "another attempt replaced it"),
     ],
     ids=["ended", "next attempt", "next attempt without a reason", "attempt.json is lost"],
 )
 @pytest.mark.parametrize("trainer", [0, 1])
-def test_a_training_stops_with_its_attempt(attempt: Attempt, reason: str, trainer: int) -> None:
+def test_a_training_stops_with_its_attempt(attempt: CurrentAttempt, reason: str, trainer: int) -> None:
     assert decide(snapshot(attempt=attempt, joined=4, training=True), settings(trainer)) == StopTraining(reason)
 
 
@@ -106,16 +81,16 @@ def test_a_member_joins_a_new_attempt(trainer: int) -> None:
 
 @pytest.mark.parametrize(
     ("attempt", "joined", "uid"),
-    [(RUNNING, 4, ""), (RUNNING, 0, "a new pod"), (ENDED, 3, ""), (Attempt(), 0, "")],
+    [(RUNNING, 4, ""), (RUNNING, 0, "a new pod"), (ENDED, 3, ""), (CurrentAttempt(), 0, "")],
     ids=["joined already", "not a member", "ended", "no attempt"],
 )
-def test_a_trainer_waits_for_the_decision_of_trainer_0(attempt: Attempt, joined: int, uid: str) -> None:
-    seen = snapshot(attempt=attempt, joined=joined, age=100.0)
+def test_a_trainer_waits_for_the_decision_of_trainer_0(attempt: CurrentAttempt, joined: int, uid: str) -> None:
+    seen = snapshot(attempt=attempt, joined=joined)
     assert isinstance(decide(seen, settings(1, uid)), Wait)
 
 
-@pytest.mark.parametrize("ended", ["", "trainer 0's pod was deleted"])
-def test_of_two_launchers_of_trainer_0_the_older_one_ends(ended: str) -> None:
+@pytest.mark.parametrize("ended", [0.0, NOW - 1])
+def test_of_two_launchers_of_trainer_0_the_older_one_ends(ended: float) -> None:
     """A node that lost its network still writes to the volume. Its old list of pods must not end the new attempt."""
     replaced = replace(RUNNING, members=("another-uid", "uid-1", "uid-2"), ended=ended)
     action = decide(snapshot(joined=3, attempt=replaced), settings(0))
@@ -127,13 +102,11 @@ def test_of_two_launchers_of_trainer_0_the_older_one_ends(ended: str) -> None:
 @pytest.mark.parametrize("training", [False, True])
 def test_a_trainer_gives_up_when_trainer_0_is_silent(training: bool) -> None:
     limit = PEER_TIMEOUT + SETTLE_SECONDS
-    attempt = replace(RUNNING, alive=NOW - limit - 1)
-    seen = snapshot(attempt=attempt, joined=4, training=training, age=limit + 1)
+    seen = snapshot(attempt=replace(RUNNING, alive=0.0), joined=4, training=training, silence=limit + 1)
     gone = Exit(100, "failed: trainer 0's launcher was silent for 900 s")
     assert decide(seen, settings(1)) == gone
-    assert decide(replace(seen, attempt=Attempt(), joined=0, training=False), settings(1)) == gone
-    assert isinstance(decide(replace(seen, age=10.0), settings(1)), Wait), "this pod has only just started"
-    assert isinstance(decide(replace(seen, attempt=RUNNING), settings(1)), Wait)
+    assert decide(replace(seen, attempt=CurrentAttempt(), joined=0, training=False), settings(1)) == gone
+    assert isinstance(decide(replace(seen, silence=limit - 1), settings(1)), Wait), "whatever the clock of trainer 0"
 
 
 @pytest.mark.parametrize(
@@ -160,8 +133,8 @@ def test_trainer_0_waits_for_all_pods_and_then_gives_up(pods: list[Pod] | None, 
 def test_the_first_attempt_starts_when_all_pods_run() -> None:
     action = decide(snapshot(newest_checkpoint="pass-00001"), settings(0))
     assert action == Publish(
-        Attempt(
-            job_uid="job-1",
+        CurrentAttempt(
+            job="job-1",
             number=1,
             tries=1,
             members=RUNNING.members,
@@ -198,7 +171,7 @@ def test_after_a_failure_the_next_attempt_starts(tries: int, newest: str, expect
     assert isinstance(action, Publish)
     attempt = action.attempt
     assert (attempt.number, attempt.tries, attempt.resume) == (5, expected, newest)
-    assert (attempt.reason, attempt.ended) == (ENDED.ended, "")
+    assert (attempt.previous, attempt.reason, attempt.ended) == (ENDED.reason, "", 0.0)
 
 
 def test_a_number_is_not_used_twice_when_attempt_json_is_lost() -> None:
@@ -212,7 +185,7 @@ def test_too_many_attempts_without_a_new_checkpoint_are_a_failure() -> None:
     action = decide(seen, settings(0))
     assert isinstance(action, Publish)
     assert action.attempt.result == "failed"
-    assert action.attempt.reason == f"3 attempts in a row made no new checkpoint; the last ended because {ENDED.ended}"
+    assert action.attempt.reason == f"3 attempts in a row made no new checkpoint; the last ended because {ENDED.reason}"
 
 
 @pytest.mark.parametrize(
@@ -226,7 +199,7 @@ def test_too_many_attempts_without_a_new_checkpoint_are_a_failure() -> None:
     ids=["early", "after a checkpoint", "late", "without a message"],
 )
 def test_the_same_early_failure_twice_is_final(status: Status, newest: str, early: str) -> None:
-    ended = replace(FIRST, ended="trainer 1 ended with status 3" + (", last output: oops" if status.output else ""))
+    ended = replace(FIRST, reason="trainer 1 ended with status 3" + (", last output: oops" if status.output else ""))
     seen = snapshot(attempt=ended, joined=4, statuses=[None, status, None], newest_checkpoint=newest)
     action = decide(seen, settings(0))
     assert isinstance(action, Publish)
@@ -237,6 +210,13 @@ def test_the_same_early_failure_twice_is_final(status: Status, newest: str, earl
     other = decide(replace(seen, attempt=replace(ended, early_failure="something else")), settings(0))
     assert isinstance(other, Publish)
     assert other.attempt.result == ""
+
+
+def test_while_the_checkpoints_are_verified_nothing_is_decided() -> None:
+    failed = replace(ENDED, tries=3)
+    for attempt, statuses in ((CurrentAttempt(), []), (RUNNING, DONE), (failed, [])):
+        seen = snapshot(attempt=attempt, joined=attempt.number, statuses=statuses, newest_checkpoint=None)
+        assert isinstance(decide(seen, settings(0)), Wait)
 
 
 def test_all_trainers_ended_well() -> None:
@@ -272,24 +252,26 @@ def test_an_end_without_any_checkpoint_is_a_failure() -> None:
 )
 def test_a_lost_pod_ends_the_attempt(pods: list[Pod], reason: str) -> None:
     seen = snapshot(pods, attempt=RUNNING, joined=4, training=True, statuses=[None, FAILED_STATUS, None])
-    assert decide(seen, settings(0)) == Publish(replace(RUNNING, ended=reason))
+    assert decide(seen, settings(0)) == Publish(replace(RUNNING, ended=NOW, reason=reason))
 
 
 def test_the_first_failure_ends_the_attempt_when_the_others_have_reported() -> None:
     seen = snapshot(attempt=RUNNING, joined=4, training=True, statuses=[LATER, FAILED_STATUS, None], failure_age=1.0)
     assert decide(seen, settings(0)) == Wait("")
     action = decide(replace(seen, failure_age=SETTLE_SECONDS), settings(0))
-    assert action == Publish(replace(RUNNING, ended="trainer 1 ended with status 3, last output: oops"))
+    assert action == Publish(replace(RUNNING, ended=NOW, reason="trainer 1 ended with status 3, last output: oops"))
 
 
 def test_a_stalled_training_ends_the_attempt_and_names_the_trainer_that_stopped_first() -> None:
     attempt = replace(RUNNING, started=NOW - 2000)
     seen = snapshot(attempt=attempt, joined=4, training=True, statuses=QUIET)
     what = "no trainer printed a line or wrote a checkpoint for 600 s; trainer"
-    assert decide(seen, settings(0)) == Publish(replace(attempt, ended=f"{what} 2 stopped first", stalled=4))
+    assert decide(seen, settings(0)) == Publish(
+        replace(attempt, ended=NOW, reason=f"{what} 2 stopped first", stalled=4)
+    )
     suspended = [QUIET[0], replace(QUIET[1], suspended=True), QUIET[2]]
     action = decide(replace(seen, statuses=suspended), settings(0))
-    assert action == Publish(replace(attempt, ended=f"{what} 1 is suspended", stalled=4))
+    assert action == Publish(replace(attempt, ended=NOW, reason=f"{what} 1 is suspended", stalled=4))
 
 
 @pytest.mark.parametrize(

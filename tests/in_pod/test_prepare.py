@@ -30,7 +30,7 @@ from hypothesis import strategies as st
 from progress import DataError
 from shards import read_manifest, shard_problem
 
-from tests.in_pod.test_archives import make_tar
+from tests.in_pod.samples import make_tar
 from tests.in_pod.training_run import TRAINER
 
 

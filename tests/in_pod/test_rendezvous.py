@@ -86,14 +86,13 @@ class Followers:
         self.thread.start()
 
     def _run(self) -> None:
-        began = time.time()
         self.folder.mkdir(parents=True, exist_ok=True)
         while not self.stopped:
             turn = time.monotonic()
             for settings in self.settings:
                 attempt = read_attempt(settings.job_folder, settings.job_uid)
                 joined = self.joined.get(settings.trainer, 0)
-                seen = Snapshot(now=time.time(), age=time.time() - began, joined=joined, attempt=attempt)
+                seen = Snapshot(now=time.time(), joined=joined, attempt=attempt)
                 if isinstance(decide(seen, settings), Join):
                     self.joined[settings.trainer] = attempt.number
                     self.last_join = time.time()

@@ -10,13 +10,22 @@ import re
 import shutil
 import signal
 import subprocess
+import threading
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import contract
+import page
 import pytest
 import report
+from checkpoints import Checkpoint, read_checkpoints
+from contract import Attempt
+from history import next_history, read_history, write_history
+from state_files import CurrentAttempt
 
+from tests.in_pod.samples import settings
 from tests.in_pod.training_run import TrainingRun
 
 HOSTILE = "<script>alert(1)</script>\u202e\x07'\"&"
@@ -67,19 +76,21 @@ def write_pass(output: Path, number: int, done: Any, **files: bytes) -> Path:
     return folder
 
 
-def history(*reasons: str, result: str = "") -> list[report.Attempt]:
+def history(*reasons: str, result: str = "") -> list[Attempt]:
     """Attempts that ended for these reasons, ten seconds each; with a result the last one ended with it."""
-    found: list[report.Attempt] = report.next_history([], "job", 1, "", "", "", 100.0)
-    for number, reason in enumerate(reasons, 1):
-        final = result if number == len(reasons) else ""
-        found = report.next_history(
-            found, "job", number + (not final), "pass-00000", reason, final, 100.0 + 10 * number
-        )
-    return found
+    ended = [
+        Attempt("job", number, 90.0 + 10 * number, "pass-00000" if number > 1 else "", 100.0 + 10 * number, reason)
+        for number, reason in enumerate(reasons, 1)
+    ]
+    return [*ended[:-1], replace(ended[-1], result=result)]
 
 
-def page(output: Path, planned: int = 3, **settings: str) -> Page:
-    return Page(report.render(report.gather(output, "job", planned, settings)))
+def render(output: Path, planned: int = 3, **settings: str) -> str:
+    return page.render(report.gather(output, "job", planned, settings))
+
+
+def shown_page(output: Path, planned: int = 3, **settings: str) -> Page:
+    return Page(render(output, planned, **settings))
 
 
 @pytest.fixture
@@ -101,8 +112,8 @@ def test_the_report_shows_the_whole_training(output: Path) -> None:
         numbers = {"pass": number, "loss": 0.5 / (number + 1), "accuracy": 0.8125, "records per second": 1234.5}
         write_pass(output, number, {**numbers, "files": listed})
     ended = history("trainer 1 was killed by signal 9", "all 3 trainers ended well", result="finished")
-    report.write_history(output, ended)
-    shown = page(output, trainers="3")
+    write_history(output, ended)
+    shown = shown_page(output, trainers="3")
     for words in (
         "Training job",
         "Finished. Checkpoint 3 of 3, 100%.",
@@ -115,7 +126,7 @@ def test_the_report_shows_the_whole_training(output: Path) -> None:
         "trainers 3",
     ):
         assert words in shown.text
-    assert "secret" not in report.render(report.gather(output, "job", 3, {}))
+    assert "secret" not in render(output)
     labels = [each["aria-label"] for each in shown.found("svg") if "aria-label" in each]
     assert labels == [
         "loss by checkpoint: 0.5 at checkpoint 1, 0.1667 at checkpoint 3; lowest 0.1667, highest 0.5",
@@ -125,11 +136,11 @@ def test_the_report_shows_the_whole_training(output: Path) -> None:
 
 
 def test_a_running_and_a_failed_training_are_told_apart(output: Path) -> None:
-    assert "Running. No checkpoint is complete yet." in page(output).text
-    report.write_history(output, history("trainer 0 ended with status 1"))
-    assert "Still running." in page(output).text
-    report.write_history(output, history("no trainer 2 came", result="failed"))
-    assert "Failed. No checkpoint is complete yet. no trainer 2 came" in page(output).text
+    assert "Running. No checkpoint is complete yet." in shown_page(output).text
+    write_history(output, [*history("trainer 0 ended with status 1"), Attempt("job", 2, 110.0)])
+    assert "Still running." in shown_page(output).text
+    write_history(output, history("no trainer 2 came", result="failed"))
+    assert "Failed. No checkpoint is complete yet. no trainer 2 came" in shown_page(output).text
 
 
 @pytest.mark.parametrize(
@@ -141,7 +152,7 @@ def test_a_checkpoint_that_states_nothing_usable_is_shown_with_the_checksums_of_
 ) -> None:
     write_pass(output, 0, done, model=b"weights")
     digest = hashlib.sha256(b"weights").hexdigest()
-    shown = page(output)
+    shown = shown_page(output)
     assert f"model , 7 bytes SHA-256 {digest}" in shown.text
     assert "The checkpoints state no numbers" in shown.text
 
@@ -151,7 +162,7 @@ def test_numbers_that_cannot_be_drawn_are_left_out(output: Path) -> None:
     assert list(report.gather(output, "job", 1, {}).checkpoints[0].numbers) == ["f"]
     for number, value in enumerate((-9e299, 9e299, 1e-300, 5.0), 1):
         write_pass(output, number, {"f": value})
-    drawn = report.render(report.gather(output, "job", 1, {}))
+    drawn = render(output)
     assert "nan" not in drawn
     assert "inf" not in drawn
 
@@ -163,14 +174,14 @@ def test_only_complete_checkpoints_count_in_the_order_of_their_numbers(output: P
     for name in ("pass-00011", "pass-00012-backup", ".pass-00013", "pass-" + "9" * 400):
         (output / name[:200]).mkdir()
     (output / "pass-00012-backup/done").write_text("{}")
-    assert [each.number for each in report.read_checkpoints(output)] == [9, 10, 100000]
+    assert [each.number for each in read_checkpoints(output)] == [9, 10, 100000]
 
 
 def test_hostile_names_are_shown_as_text(output: Path) -> None:
     (output / "made-from.json").write_text(json.dumps({HOSTILE: HOSTILE}))
     files = {HOSTILE: {"bytes": 1, "sha256": HOSTILE}, "\ud800": {"bytes": 1, "sha256": ""}}
     write_pass(output, 0, {HOSTILE: 1, "x" * 10000: 2, "files": files})
-    report.write_history(output, history(HOSTILE, HOSTILE + "https://h/p?token=secret", result="failed"))
+    write_history(output, history(HOSTILE, HOSTILE + "https://h/p?token=secret", result="failed"))
     report.write_report(output, report.gather(output, HOSTILE, 1, {HOSTILE: HOSTILE}))
     text = (output / "report.html").read_text("utf-8")
     shown = Page(text)
@@ -182,7 +193,7 @@ def test_hostile_names_are_shown_as_text(output: Path) -> None:
 
 def test_the_page_needs_nothing_but_itself(output: Path) -> None:
     write_pass(output, 0, {"loss": 1.0, "files": {}})
-    text = report.render(report.gather(output, "job", 3, {"data.source": "https://host/a"}))
+    text = render(output, trainers="https://host/a")
     shown = Page(text)
     linked = [
         value for _, each in shown.elements for key, value in each.items() if key in ("src", "href", "xlink:href")
@@ -209,7 +220,7 @@ def contrast(first: str, second: str) -> float:
 
 
 def test_colors_have_the_contrast_that_wcag_aa_asks_for() -> None:
-    light, dark = report.STYLE.split("@media (prefers-color-scheme: dark)")
+    light, dark = page.STYLE.split("@media (prefers-color-scheme: dark)")
     for scheme in (light, dark.split("}")[0]):
         colors = dict(re.findall(r"--(\w+): (#[0-9a-f]{6})", scheme))
         assert len(colors) == 8
@@ -222,11 +233,11 @@ def test_colors_have_the_contrast_that_wcag_aa_asks_for() -> None:
 def test_ten_thousand_checkpoints_keep_the_page_small_and_the_extremes_visible() -> None:
     values = [(number, math.sin(number / 500)) for number in range(1, 10001)]
     values[4321] = (4322, 7.0)
-    kept = report.thin(values)
+    kept = page.thin(values)
     assert len(kept) <= 200
     assert {values[0], values[-1], values[4321]} <= set(kept)
-    checkpoints = [report.Checkpoint("pass", number - 1, 0.0, {"a": value}, ()) for number, value in values]
-    text = report.render(report.Report("job", 10000, {}, {}, checkpoints, [], 0.0))
+    checkpoints = [Checkpoint("pass", number - 1, 0.0, {"a": value}, ()) for number, value in values]
+    text = page.render(page.Report("job", 10000, {}, {}, checkpoints, [], 0.0))
     assert len(text) < 40000
     assert "Values (" in text
 
@@ -236,11 +247,11 @@ def test_ten_thousand_checkpoints_keep_the_page_small_and_the_extremes_visible()
     [(0.0, 1.0, [0, 0.5, 1]), (0.31, 0.69, [0.3, 0.4, 0.5, 0.6, 0.7]), (1150, 1610, [1000, 1200, 1400, 1600, 1800])],
 )
 def test_axes_have_round_values(low: float, high: float, expected: list[float]) -> None:
-    assert report.ticks(low, high, 4) == expected
+    assert page.ticks(low, high, 4) == expected
 
 
 def test_neighboring_axis_values_differ() -> None:
-    assert report.tick_texts(report.ticks(0.999991, 0.999999, 4)) == [
+    assert page.tick_texts(page.ticks(0.999991, 0.999999, 4)) == [
         "0.99999",
         "0.999992",
         "0.999994",
@@ -248,41 +259,47 @@ def test_neighboring_axis_values_differ() -> None:
         "0.999998",
         "1",
     ]
-    assert report.tick_texts([1000, 1500, 2000]) == ["1,000", "1,500", "2,000"]
+    assert page.tick_texts([1000, 1500, 2000]) == ["1,000", "1,500", "2,000"]
 
 
 def test_the_history_keeps_each_attempt_with_its_reason() -> None:
-    first = report.next_history([], "a", 1, "", "", "", 1.0)
-    assert report.next_history(first, "a", 1, "", "", "", 2.0) == first, "the same attempt again adds nothing"
-    second = report.next_history(first, "a", 2, "pass-00001", "trainer 1 is lost", "", 3.0)
-    assert [(each["number"], each["ended"], each["reason"]) for each in second] == [
-        (1, 3.0, "trainer 1 is lost"),
-        (2, None, ""),
-    ]
-    other = report.next_history(second, "b", 1, "pass-00001", "", "", 9.0)
-    assert [each["reason"] for each in other] == ["trainer 1 is lost", "the Job was replaced or deleted", ""]
-    done = report.next_history(other, "b", 1, "pass-00001", "all ended well", "finished", 12.0)
-    assert (len(done), done[-1]["result"], done[-1]["ended"]) == (3, "finished", 12.0)
+    one = CurrentAttempt("a", 1, started=1.0)
+    first = next_history([], one, 1.0)
+    assert next_history(first, one, 2.0) == first, "the same attempt again adds nothing"
+    ended = next_history(first, replace(one, ended=3.0, reason="trainer 1 is lost"), 3.0)
+    assert ended == [Attempt("a", 1, 1.0, "", 3.0, "trainer 1 is lost")]
+    two = CurrentAttempt("a", 2, started=4.0, resume="pass-00001", previous="trainer 1 is lost")
+    second = next_history(ended, two, 4.0)
+    assert second == [*ended, Attempt("a", 2, 4.0, "pass-00001")]
+    assert next_history(first, two, 4.0)[0] == Attempt("a", 1, 1.0, "", 4.0, "trainer 1 is lost"), "its end was missed"
+    other = next_history(second, CurrentAttempt("b"), 9.0)
+    assert other[1:] == [Attempt("a", 2, 4.0, "pass-00001", 9.0, "the Job was replaced or deleted")]
+    done = CurrentAttempt("b", 1, 9.0, "", 12.0, "all ended well", contract.FINISHED)
+    assert next_history(other, done, 12.0) == [*other, Attempt("b", 1, 9.0, "", 12.0, "all ended well", "finished")]
 
 
 @pytest.mark.parametrize("content", ["", "null", '{"a": 1}', '[1, {"job": "a"}, {"job": 1}]', "[" * 100000])
 def test_an_unreadable_history_counts_as_empty(output: Path, content: str) -> None:
-    (output / report.HISTORY).write_text(content)
-    assert report.read_history(output) == []
+    (output / contract.HISTORY_FILE).write_text(content)
+    assert read_history(output) == []
 
 
-def test_it_is_written_again_only_when_something_came(output: Path) -> None:
+def test_it_is_written_again_only_when_something_came(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[int] = []
     turns = iter([lambda: None, lambda: None, lambda: write_pass(output, 0, {}), lambda: None, None])
 
-    def stop(seconds: float) -> bool:
-        assert seconds >= 1, "more often than once a second"
-        if (turn := next(turns)) is None:
-            return True
-        turn()
-        return False
+    class Turns(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            assert (timeout or 0.0) >= 1, "more often than once a second"
+            if (turn := next(turns)) is None:
+                return True
+            turn()
+            return False
 
-    report.keep(lambda: written.append(len(report.read_checkpoints(output))), output, stop)
+    keeper = report.ReportKeeper(replace(settings(0), job_folder=output.parent))
+    keeper.closed = Turns()
+    monkeypatch.setattr(keeper, "write", lambda: written.append(len(read_checkpoints(output))))
+    keeper._keep()
     assert written == [0, 1]
 
 
@@ -305,21 +322,21 @@ def test_launchers_keep_the_report_through_a_failure(run: TrainingRun) -> None:
     run.wait(run.ended)
     assert run.statuses() == [0, 0, 0]
     output = run.root / "output"
-    entries = report.read_history(output)
-    assert [(each["number"], each["result"]) for each in entries] == [(1, ""), (2, "finished")]
-    assert "trainer 1" in entries[0]["reason"]
-    shown = Page((output / report.NAME).read_text())
+    entries = read_history(output)
+    assert [(each.number, each.result) for each in entries] == [(1, ""), (2, "finished")]
+    assert "trainer 1" in entries[0].reason
+    shown = Page((output / contract.REPORT_FILE).read_text())
     for words in ("Finished. Checkpoint 3 of 3, 100%.", "Caused by trainer 1.", "pass-00002", "job.attempts 3"):
         assert words in shown.text
     printed = "".join(trainer.text() for trainer in run.all)
     assert [printed.count(f"launch: checkpoint {number} of 3 {{}} written 2") for number in (1, 2, 3)] == [1, 1, 1]
-    assert printed.count("launch: attempts [") == 3
+    assert printed.count("launch: attempts [") == 4
     assert not [path.name for path in output.iterdir() if path.name.startswith(".report")]
 
 
 def test_a_report_that_cannot_be_written_ends_no_training(run: TrainingRun) -> None:
-    (run.root / "output" / report.NAME).mkdir(parents=True)
-    (run.root / "output" / report.HISTORY).mkdir()
+    (run.root / "output" / contract.REPORT_FILE).mkdir(parents=True)
+    (run.root / "output" / contract.HISTORY_FILE).mkdir()
     for index in range(3):
         run.start(index)
     run.wait(run.ended)
@@ -334,7 +351,7 @@ def test_nothing_has_to_be_scrolled_sideways(output: Path, tmp_path: Path, width
     files = {"file" * 60: {"bytes": 1, "sha256": "f" * 64}}
     for number in range(12):
         write_pass(output, number, {"loss": 1e6 / (number + 1), "n" * 300: number, "files": files})
-    report.write_history(output, history("trainer 1 " + "long" * 60, "word " * 200, result="failed"))
+    write_history(output, history("trainer 1 " + "long" * 60, "word " * 200, result="failed"))
     report.write_report(output, report.gather(output, "job" * 30, 12, {"setting" * 20: "value" * 50}))
     (tmp_path / "frame.html").write_text(
         f'<iframe src="output/report.html" width="{width}" height="900"></iframe><script>onload = () => {{'

@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import files
 import pytest
-import transient
-from state_files import Attempt, Status, read_attempt, read_json, read_status, write_attempt, write_status
+from state_files import CurrentAttempt, Status, read_attempt, read_json, read_status, write_attempt, write_status
 
 
 @pytest.mark.parametrize("number", [errno.ESTALE, errno.EIO])
@@ -35,17 +35,17 @@ def test_other_errors_and_lasting_ones_are_not_hidden(tmp_path: Path, monkeypatc
     def fail(*_: Any) -> int:
         raise OSError(errno.EIO, "for good")
 
-    monkeypatch.setattr(transient, "RETRY_SECONDS", 0.5)
+    monkeypatch.setattr(files, "RETRY_SECONDS", 0.5)
     monkeypatch.setattr(os, "open", fail)
     with pytest.raises(OSError, match="for good"):
         read_json(tmp_path / "file")
 
 
 def test_an_attempt_is_read_as_it_was_written(tmp_path: Path) -> None:
-    attempt = Attempt(job_uid="job-1", number=3, members=("a", "b"), addresses=("1", "2"), started=1.5, alive=2.0)
+    attempt = CurrentAttempt(job="job-1", number=3, members=("a", "b"), addresses=("1", "2"), started=1.5, alive=2.0)
     write_attempt(tmp_path, attempt)
     assert read_attempt(tmp_path, "job-1") == attempt
-    assert read_attempt(tmp_path, "another Job") == Attempt(job_uid="another Job")
+    assert read_attempt(tmp_path, "another Job") == CurrentAttempt(job="another Job")
 
 
 def test_two_launchers_can_write_the_same_file_at_once(tmp_path: Path) -> None:

@@ -9,12 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import processes
 import pytest
 import trainer_settings
 import training
-from state_files import Attempt
+from state_files import CurrentAttempt
 
-from tests.in_pod.test_decisions import settings
+from tests.in_pod.samples import settings
 from tests.in_pod.training_run import TRAINER
 
 
@@ -38,7 +39,7 @@ def test_one_process_for_each_gpu_or_one_on_the_cpu(tmp_path: Path, monkeypatch:
     ],
 )
 def test_a_status_in_words(status: int, words: str) -> None:
-    assert words in training.describe_status(status)
+    assert words in processes.describe_status(status)
 
 
 @pytest.mark.parametrize("path", sorted(TRAINER.rglob("*.py")), ids=lambda path: path.name)
@@ -96,4 +97,4 @@ def test_an_image_without_a_current_paddle_is_a_clear_error(
     package = folders and SimpleNamespace(submodule_search_locations=folders)
     monkeypatch.setattr(training, "find_spec", lambda _: package)
     with pytest.raises(trainer_settings.LaunchError, match="it needs Paddle 2"):
-        training.launch_command(settings(1), Attempt(), tmp_path)
+        training.launch_command(settings(1), CurrentAttempt(), tmp_path)

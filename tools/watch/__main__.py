@@ -42,8 +42,6 @@ class View:
             settings.region,
             in_sandbox(name),
             settings.workers.count,
-            settings.trainers,
-            settings.job.passes,
             settings.job.name,
             settings.export.enabled,
         )

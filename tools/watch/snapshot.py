@@ -64,8 +64,6 @@ class Names:
     region: str
     sandbox: bool
     workers: int
-    trainers: int
-    passes: int
     training: str
     exported: bool
 

@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-from tools.kubernetes_client import parse_time
+from workloads.in_pod.contract import Attempt, read_attempts_line, read_checkpoint_line
 
-CHECKPOINT = re.compile(r"launch: checkpoint (\d{1,9}) of (\d{1,9}) (\{.*\}) written (\S+)$")
-ATTEMPTS = re.compile(r"launch: attempts (\[.*\])$")
 PERCENT = re.compile(r"(?<![\d.])(\d{1,3})%")
 REMAINING = re.compile(r"ETA (\d+):(\d\d):(\d\d)")
 LONGEST_LINE = 200
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """One attempt of the training Job; `ended` is 0 while it runs."""
-
-    number: int
-    started: float
-    ended: float
-    reason: str
-    result: str
 
 
 @dataclass(frozen=True)
@@ -51,19 +36,18 @@ def read(progress: Progress, lines: Iterable[str]) -> Progress:
 def read_line(progress: Progress, line: str) -> Progress:
     if not line:
         return progress
-    if found := CHECKPOINT.search(line):
-        numbers = _json(found[3], dict)
-        number = int(found[1])
+    if reached := read_checkpoint_line(line):
         return replace(
             progress,
-            planned=int(found[2]),
-            checkpoints={**progress.checkpoints, number: {k: float(v) for k, v in numbers.items() if _is_number(v)}},
-            written={**progress.written, number: _time(found[4])},
+            planned=reached.planned,
+            checkpoints={**progress.checkpoints, reached.number: reached.numbers},
+            written={**progress.written, reached.number: reached.written},
             percent=None,
             remaining=None,
         )
-    if found := ATTEMPTS.search(line):
-        return replace(progress, attempts=tuple(filter(None, map(_attempt, _json(found[1], list)))))
+    attempts = read_attempts_line(line)
+    if attempts is not None:
+        return replace(progress, attempts=tuple(attempts))
     percent, remaining = PERCENT.search(line), REMAINING.search(line)
     return replace(
         progress,
@@ -93,35 +77,3 @@ def share_done(progress: Progress) -> float:
         return 0.0
     part = (progress.percent or 0) / 100 if reached < progress.planned else 0.0
     return min(1.0, (reached + part) / progress.planned)
-
-
-def _attempt(value: Any) -> Attempt | None:
-    try:
-        return Attempt(
-            int(value["number"]),
-            float(value["started"]),
-            float(value["ended"] or 0),
-            str(value["reason"]),
-            str(value["result"]),
-        )
-    except (KeyError, TypeError, ValueError):
-        return None
-
-
-def _json(text: str, kind: type) -> Any:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return kind()
-    return value if isinstance(value, kind) else kind()
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _time(text: str) -> float:
-    try:
-        return parse_time(text)
-    except ValueError:
-        return 0.0

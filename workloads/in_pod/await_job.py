@@ -8,10 +8,11 @@ from typing import Any
 
 import kubernetes_api
 import messages
-import report
-from contract import Env
-from state_files import FAILED
-from transient import retry_transient
+from checkpoints import read_checkpoints
+from contract import FAILED, Env
+from files import retry_transient
+from history import read_history
+from texts import plain
 
 
 def outcome(job: dict[str, Any]) -> tuple[str, str]:
@@ -24,13 +25,13 @@ def outcome(job: dict[str, Any]) -> tuple[str, str]:
 
 def launcher_reason(output: Path, job_uid: str) -> str:
     """Why the launcher of trainer 0 gave up; empty if it did not, for example if the Job reached its time limit."""
-    attempts = [each for each in report.read_history(output) if each["job"] == job_uid]
-    return report.plain(attempts[-1]["reason"]) if attempts and attempts[-1]["result"] == FAILED else ""
+    attempts = [each for each in read_history(output) if each.job == job_uid]
+    return plain(attempts[-1].reason) if attempts and attempts[-1].result == FAILED else ""
 
 
 def hint(output: Path, job_uid: str, namespace: str, name: str) -> str:
     """Where to look if no launcher has even begun an attempt: Kubernetes does not say why the pods failed."""
-    if any(each["job"] == job_uid for each in report.read_history(output)):
+    if any(each.job == job_uid for each in read_history(output)):
         return ""
     show = f"kubectl --namespace {namespace} describe pods --selector job-name={name}"
     example = "for example because job.image does not contain the program in job.command"
@@ -75,7 +76,7 @@ def main() -> None:
         message = messages.failed(name, stack, region, reason)
     else:
         log(f"the training Job {name} is complete")
-        checkpoints = retry_transient(lambda: report.read_checkpoints(output))
+        checkpoints = retry_transient(lambda: read_checkpoints(output))
         destination, newest = os.environ[Env.DESTINATION], checkpoints[-1] if checkpoints else None
         message = messages.ready(name, stack, region, destination, newest)
     Path(os.environ[Env.SUBJECT_FILE]).write_text(message.subject, encoding="utf-8")

@@ -5,8 +5,16 @@ The program imports this file. Every Job gets a copy of it beside its scripts.
 
 from __future__ import annotations
 
+import calendar
+import dataclasses
+import json
 import re
+import time
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Iterable, NamedTuple, TypeVar
+
+T = TypeVar("T")
 
 # The names of the Jobs beside the training Job, which has its name from the settings. paddle-data is the tutorial's.
 DATA_JOB = "paddle-data"
@@ -84,7 +92,6 @@ FETCHED = ".fetched-"  # followed by the UID of the pod
 FETCH_OBJECTS = "objects"
 FETCH_DONE = "done"
 
-
 # Files.
 RECORDS_FILE = "records.txt"
 MANIFEST_FILE = "manifest.json"
@@ -92,6 +99,8 @@ MADE_FROM_FILE = "made-from.json"
 DONE_FILE = "done"
 TRAIN_LOG = "train.log"
 ATTEMPT_FILE = "attempt.json"
+HISTORY_FILE = "attempts.json"
+REPORT_FILE = "report.html"
 # In the bucket, beside the checkpoints: the address of the newest one. The export Job writes it last.
 NEWEST_FILE = "newest-checkpoint"
 
@@ -105,7 +114,10 @@ FINAL_FAILURE = 100
 # The statuses of a container whose command cannot be executed, is not found, or cannot be started by the runtime.
 NOT_STARTED = (126, 127, 128)
 
-CHECKPOINT = re.compile(r"pass-(\d+)")
+# How a training ends.
+FINISHED, FAILED = "finished", "failed"
+
+CHECKPOINT = re.compile(r"pass-(\d{1,9})")
 
 
 def run_again(job: str) -> str:
@@ -148,12 +160,125 @@ def status_file(job_folder: Path, trainer: int) -> Path:
     return job_folder / LAUNCHERS / f"trainer-{trainer}.json"
 
 
-def checkpoint_name(number: int) -> str:
-    """The folder of the checkpoint that pass number `number` produces; the first pass has number 0."""
-    return f"pass-{number:05d}"
-
-
 def checkpoint_number(name: str) -> int | None:
     """The number in the name of a checkpoint's folder; None if it is not such a name."""
     found = CHECKPOINT.fullmatch(name)
     return int(found[1]) if found else None
+
+
+def parse_json(text: str | bytes, kind: type[T]) -> T:
+    """The value if the text is JSON of this type, else an empty value of this type."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = None
+    return value if isinstance(value, kind) else kind()
+
+
+def from_json(kind: type[T], value: Any) -> T | None:
+    """A dataclass from a JSON object; None if a field has an unexpected type. Without a value, it has its default."""
+    if not isinstance(value, dict):
+        return None
+    found: dict[str, Any] = {}
+    for field in dataclasses.fields(kind):  # type: ignore[arg-type]
+        given = value.get(field.name)
+        if given is None:
+            given = field.default
+        if isinstance(field.default, tuple) and isinstance(given, list) and all(isinstance(v, str) for v in given):
+            given = tuple(given)
+        if isinstance(field.default, float) and type(given) is int:
+            try:
+                given = float(given)
+            except OverflowError:
+                return None
+        if type(given) is not type(field.default):
+            return None
+        found[field.name] = given
+    return kind(**found)
+
+
+def finite_numbers(value: Any) -> dict[str, float]:
+    """The finite numbers in a JSON object."""
+    found = {}
+    for name, number in value.items() if isinstance(value, dict) else ():
+        if isinstance(number, (int, float)) and not isinstance(number, bool) and abs(number) < 1e300:
+            found[str(name)] = float(number)
+    return found
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt of a training, as in attempts.json and in the log of trainer 0."""
+
+    job: str = ""  # the UID of the Job
+    number: int = 0
+    started: float = 0.0
+    resume: str = ""  # the checkpoint that it started from
+    ended: float = 0.0
+    reason: str = ""  # why it ended
+    result: str = ""  # FINISHED or FAILED: the training ended with this attempt
+
+    @property
+    def is_running(self) -> bool:
+        return bool(self.number) and not self.ended
+
+    @property
+    def is_over(self) -> bool:
+        return bool(self.ended)
+
+    @property
+    def has_result(self) -> bool:
+        return bool(self.result)
+
+
+# The lines below are in the log of trainer 0, which `make watch` reads.
+LAUNCHER = "launch: "
+ATTEMPTS_LINE = re.compile(LAUNCHER + r"attempts (\[.*\])$")
+CHECKPOINT_LINE = re.compile(LAUNCHER + r"checkpoint (\d{1,9}) of (\d{1,9}) (\{.*\}) written (\S+)$")
+WRITTEN = "%Y-%m-%dT%H:%M:%SZ"
+
+
+def launcher_line(message: str) -> str:
+    """A line of the launcher's log."""
+    return f"{time.strftime('%H:%M:%S')} {LAUNCHER}{message}"
+
+
+def parse_attempts(entries: Iterable[Any]) -> list[Attempt]:
+    """Attempts from JSON, without those that are not understood."""
+    found = (from_json(Attempt, entry) for entry in entries)
+    return [attempt for attempt in found if attempt and attempt.number]
+
+
+def attempts_message(attempts: Iterable[Attempt]) -> str:
+    return f"attempts {json.dumps([dataclasses.asdict(attempt) for attempt in attempts])}"
+
+
+def read_attempts_line(line: str) -> list[Attempt] | None:
+    """The attempts in a line; None if it is another line."""
+    found = ATTEMPTS_LINE.search(line)
+    return parse_attempts(parse_json(found[1], list)) if found else None
+
+
+class CheckpointLine(NamedTuple):
+    """A complete checkpoint; the first one is number 1."""
+
+    number: int
+    planned: int
+    numbers: dict[str, float]
+    written: float
+
+    def message(self) -> str:
+        at = time.strftime(WRITTEN, time.gmtime(self.written))
+        return f"checkpoint {self.number} of {self.planned} {json.dumps(self.numbers)} written {at}"
+
+
+def read_checkpoint_line(line: str) -> CheckpointLine | None:
+    """The checkpoint in a line; None if it is another line."""
+    found = CHECKPOINT_LINE.search(line)
+    if not found:
+        return None
+    try:
+        written = calendar.timegm(time.strptime(found[4], WRITTEN))
+    except ValueError:
+        return None
+    return CheckpointLine(int(found[1]), int(found[2]), finite_numbers(parse_json(found[3], dict)), float(written))

@@ -9,6 +9,9 @@ The launcher of trainer 0 decides for all trainers and writes each decision to a
    not start in time: the result is `failed`. Each launcher exits.
 
 Attempt numbers only grow, and a pod's UID is never used twice. So a launcher that reads an old file only waits.
+
+Each node has its own clock. So a launcher measures how long another one is silent with its own clock, between changes
+of a file. Only the order of failures and the check for stalls compare the clocks of several nodes.
 """
 
 from __future__ import annotations
@@ -16,9 +19,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Mapping, NamedTuple, Sequence, Union
 
-from contract import FINAL_FAILURE
+from contract import FAILED, FINAL_FAILURE, FINISHED
 from pods import Pod, describe_lost, describe_missing
-from state_files import FAILED, FINISHED, Attempt, Status
+from state_files import CurrentAttempt, Status
 from trainer_settings import TrainerSettings
 
 # After a failure: time for other launchers to report an earlier failure, and for the API server to report a lost pod.
@@ -32,20 +35,20 @@ TERMINATED = 143
 class Snapshot:
     """What a launcher observed. The fields after `attempt` are known to the launcher of trainer 0 only."""
 
-    now: float  # seconds since the epoch
-    age: float = 0.0  # seconds since this launcher started
+    now: float  # seconds since the epoch, by this launcher's clock
     idle: float = 0.0  # seconds since this launcher last took part in an attempt
+    silence: float = 0.0  # seconds since this launcher started or last saw another attempt.json
     terminated: bool = False  # SIGTERM arrived
     joined: int = 0  # the number of the attempt that this launcher joined last
     training: bool = False
-    attempt: Attempt = field(default_factory=Attempt)
+    attempt: CurrentAttempt = field(default_factory=CurrentAttempt)
     pods: tuple[Pod | None, ...] = ()  # the current pod of each trainer
     pods_by_uid: Mapping[str, Pod] | None = None  # None before the first answer of the API server
     api_problem: str = ""
     statuses: Sequence[Status | None] = ()  # of the members of the attempt
     highest_number: int = 0  # of all attempts in the files trainer-N.json
     failure_age: float = 0.0  # seconds since a failure in the attempt was first seen
-    newest_checkpoint: str = ""
+    newest_checkpoint: str | None = ""  # None while the checkpoints are verified
     checkpoint_time: float = 0.0
 
 
@@ -58,7 +61,7 @@ class Wait(NamedTuple):
 class Join(NamedTuple):
     """Start the training of this attempt."""
 
-    attempt: Attempt
+    attempt: CurrentAttempt
 
 
 class StopTraining(NamedTuple):
@@ -70,7 +73,7 @@ class StopTraining(NamedTuple):
 class Publish(NamedTuple):
     """Write attempt.json."""
 
-    attempt: Attempt
+    attempt: CurrentAttempt
 
 
 class Exit(NamedTuple):
@@ -88,20 +91,20 @@ def decide(s: Snapshot, settings: TrainerSettings) -> Action:
     attempt, trainer = s.attempt, settings.trainer
     if s.terminated:
         return Exit(TERMINATED, "stopped by SIGTERM")
-    if attempt.result:
+    if attempt.has_result:
         status = 0 if attempt.result == FINISHED else FINAL_FAILURE
         return Exit(status, f"{attempt.result}: {attempt.reason}")
-    if s.training and (attempt.ended or attempt.number != s.joined):
-        return StopTraining(attempt.ended or attempt.reason or "another attempt replaced it")
+    if s.training and (attempt.is_over or attempt.number != s.joined):
+        return StopTraining(attempt.reason or attempt.previous or "another attempt replaced it")
     is_member = attempt.members[trainer : trainer + 1] == (settings.pod_uid,)
-    if is_member and attempt.number > s.joined and not attempt.ended:
+    if is_member and attempt.number > s.joined and attempt.is_running:
         return Join(attempt)
     if trainer == 0 and 0 < s.joined < attempt.number and not is_member:
         return Exit(TERMINATED, "another launcher of trainer 0 decides now: Kubernetes has replaced this pod")
     if trainer == 0:
         return decide_for_all(s, settings)
     # Trainer 0's launcher gives up first, because it knows the reason.
-    if min(s.age, s.now - attempt.alive) > settings.peer_timeout + SETTLE_SECONDS:
+    if s.silence > settings.peer_timeout + SETTLE_SECONDS:
         return Exit(FINAL_FAILURE, f"failed: trainer 0's launcher was silent for {settings.peer_timeout:.0f} s")
     return Wait("trainer 0's launcher decides when the training starts" if not s.training else "")
 
@@ -109,30 +112,32 @@ def decide(s: Snapshot, settings: TrainerSettings) -> Action:
 def decide_for_all(s: Snapshot, settings: TrainerSettings) -> Action:
     """The next action of trainer 0's launcher, which decides for all."""
     attempt = s.attempt
-    if attempt.number and not attempt.ended:
+    if attempt.is_running:
         return decide_during_attempt(s, settings)
-    reason, early = attempt.ended, early_failure(s)
+    if s.newest_checkpoint is None:
+        return Wait("trainer 0's launcher verifies the checkpoints")
+    reason, early = attempt.reason, early_failure(s)
     if early and early == attempt.early_failure:
-        return fail(attempt, f"two attempts failed at once in the same way; the last ended because {reason}")
+        return fail(s, f"two attempts failed at once in the same way; the last ended because {reason}")
     tries = attempt.tries if attempt.number and s.newest_checkpoint == attempt.resume else 0
     if tries >= settings.max_attempts:
-        return fail(attempt, f"{tries} attempts in a row made no new checkpoint; the last ended because {reason}")
+        return fail(s, f"{tries} attempts in a row made no new checkpoint; the last ended because {reason}")
     missing = describe_missing(s.pods) if s.pods_by_uid is not None else "the API server has not listed the pods"
     if missing and s.idle > settings.peer_timeout:
-        return fail(attempt, f"after {settings.peer_timeout:.0f} s: {missing} {s.api_problem}".strip())
+        return fail(s, f"after {settings.peer_timeout:.0f} s: {missing} {s.api_problem}".strip())
     if missing:
         return Wait(missing)
     members = [pod for pod in s.pods if pod]
     return Publish(
-        Attempt(
-            job_uid=settings.job_uid,
+        CurrentAttempt(
+            job=settings.job_uid,
             number=max(attempt.number, s.joined, s.highest_number) + 1,
             tries=tries + 1,
             members=tuple(pod.uid for pod in members),
             addresses=tuple(pod.ip for pod in members),
             resume=s.newest_checkpoint,
             started=s.now,
-            reason=reason,
+            previous=reason,
             early_failure=early,
             stalled=attempt.stalled,
         )
@@ -143,27 +148,34 @@ def decide_during_attempt(s: Snapshot, settings: TrainerSettings) -> Action:
     """The next action while an attempt runs: end the attempt, end the training, or wait."""
     attempt = s.attempt
     if sum(1 for status in s.statuses if status and status.ended and status.exit_status == 0) == settings.trainers:
+        if s.newest_checkpoint is None:
+            return Wait("")
         if not s.newest_checkpoint:
-            return fail(attempt, "all trainers ended with status 0, but there is no complete checkpoint")
+            return fail(s, "all trainers ended with status 0, but there is no complete checkpoint")
         reason = f"all {settings.trainers} trainers ended with status 0; newest checkpoint: {s.newest_checkpoint}"
         if s.newest_checkpoint == attempt.resume:
             reason += ", which existed before this attempt: it made no new one"
-        return Publish(replace(attempt, result=FINISHED, reason=reason))
+        return Publish(replace(attempt, ended=s.now, reason=reason, result=FINISHED))
     lost = describe_lost(attempt.members, s.pods_by_uid) if s.pods_by_uid is not None else ""
     if lost:
-        return Publish(replace(attempt, ended=lost))
+        return end(s, lost)
     failed = first_failure(s.statuses)
     if failed and s.failure_age >= SETTLE_SECONDS:
-        return Publish(replace(attempt, ended=describe_failure(*failed)))
+        return end(s, describe_failure(*failed))
     stalled = describe_stall(s, settings)
     if stalled:
-        return Publish(replace(attempt, ended=stalled, stalled=attempt.number))
+        return end(s, stalled, stalled=attempt.number)
     return Wait("")
 
 
-def fail(attempt: Attempt, reason: str) -> Publish:
+def end(s: Snapshot, reason: str, stalled: int = 0) -> Publish:
+    """The attempt has failed."""
+    return Publish(replace(s.attempt, ended=s.now, reason=reason, stalled=stalled or s.attempt.stalled))
+
+
+def fail(s: Snapshot, reason: str) -> Publish:
     """The training has failed for good."""
-    return Publish(replace(attempt, result=FAILED, reason=reason))
+    return Publish(replace(s.attempt, ended=s.attempt.ended or s.now, reason=reason, result=FAILED))
 
 
 def first_failure(statuses: Sequence[Status | None]) -> tuple[int, Status] | None:
@@ -180,7 +192,7 @@ def describe_failure(trainer: int, status: Status) -> str:
 def early_failure(s: Snapshot) -> str:
     """How the attempt failed, if its own code failed at once and before any checkpoint; else empty."""
     failed = first_failure(s.statuses)
-    if not failed or describe_failure(*failed) != s.attempt.ended or s.newest_checkpoint:
+    if not failed or describe_failure(*failed) != s.attempt.reason or s.newest_checkpoint:
         return ""
     _, status = failed
     if not status.output or status.time - s.attempt.started > EARLY_SECONDS:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from contract import without_credentials
+from files import TRANSIENT, retry_transient
 from progress import DataError, Progress, blocks
-from transient import TRANSIENT, retry_transient
 
 TRIES = 6  # in a row without a new byte
 FIRST_DELAY_SECONDS = 1.0

@@ -31,7 +31,7 @@ skip() {
     printf 'export.sh: %q is skipped: %s\n' "$1" "$2"
 }
 
-# Repeat a command for some seconds while the volume returns a transient error. transient.py explains these errors.
+# Repeat a command for some seconds while the volume returns a transient error. files.py explains these errors.
 # The AWS CLI only warns about a file that it cannot open, so the warning counts as an error.
 retry_transient() {
     local errors deadline=$((SECONDS + 10))

@@ -15,17 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import contract
-from checkpoints import newest_checkpoint
-from decisions import TERMINATED, Action, Exit, Join, Publish, Snapshot, StopTraining, decide, first_failure
-from keep_report import ReportKeeper
-from pods import PodWatcher, newest_pods
-from state_files import Attempt, Status, read_attempt, read_status, write_attempt, write_status
+from decisions import TERMINATED, Action, Exit, Join, Publish, Snapshot, StopTraining, decide
+from files import retry_transient
+from processes import adopt_orphans, describe_status
+from state_files import CurrentAttempt, Status, read_attempt, read_status, write_status
+from trainer0 import POLL_SECONDS, Trainer0
 from trainer_settings import LaunchError, TrainerSettings, log, read_settings
-from training import Training, adopt_orphans, describe_status
-from transient import retry_transient
-
-POLL_SECONDS = 0.3
-STATUSES_PER_POLL = 100
+from training import Training
 
 
 def poll_seconds(trainers: int) -> float:
@@ -39,23 +35,16 @@ class Launcher:
     def __init__(self, settings: TrainerSettings, work: Path) -> None:
         self.settings = settings
         self.work = work
-        self.watcher = PodWatcher(settings) if settings.trainer == 0 else None
-        self.report_keeper = ReportKeeper(settings)
+        self.trainer0 = Trainer0(settings) if settings.trainer == 0 else None
         self.training: Training | None = None
         self.terminated = False
         self.joined = 0
-        self.started = time.monotonic()
-        self.last_part = self.started  # when this launcher last took part in an attempt
+        # When this launcher last took part in an attempt or verified the checkpoints, and when `attempt` last changed.
+        self.last_part = self.last_change = time.monotonic()
+        self.attempt = CurrentAttempt()
         self.status = Status()
         self.reported = 0.0
         self.waiting = ""
-        # Known to the launcher of trainer 0 only.
-        self.statuses: dict[int, Status] = {}
-        self.next_status = 0
-        self.failure_seen = 0.0
-        self.observed = 0  # the attempt that `statuses` and `failure_seen` describe
-        self.checkpoint: tuple[str, tuple[object, ...]] = ("", ())
-        self.checkpoint_time = 0.0
         signal.signal(signal.SIGTERM, self._terminate)
         launchers = settings.job_folder / contract.LAUNCHERS
         retry_transient(lambda: launchers.mkdir(parents=True, exist_ok=True))
@@ -89,80 +78,24 @@ class Launcher:
         self._report_training()
         attempt = read_attempt(settings.job_folder, settings.job_uid)
         now = time.monotonic()
-        if attempt.number and attempt.number == self.joined and not attempt.ended:
+        if attempt != self.attempt:
+            self.attempt, self.last_change = attempt, now
+        if attempt.is_running and attempt.number == self.joined:
             self.last_part = now
         snapshot = Snapshot(
             now=time.time(),
-            age=now - self.started,
             idle=now - self.last_part,
+            silence=now - self.last_change,
             terminated=self.terminated,
             joined=self.joined,
             training=self.training is not None and not self.status.ended,
             attempt=attempt,
         )
-        return self._observe_all(snapshot, now) if self.watcher else snapshot
-
-    def _observe_all(self, snapshot: Snapshot, now: float) -> Snapshot:
-        """Add what only the launcher of trainer 0 observes."""
-        settings, attempt = self.settings, snapshot.attempt
-        assert self.watcher
-        if attempt.number != self.observed:
-            self.observed = attempt.number
-            self.statuses, self.failure_seen = {}, 0.0
-        self._read_statuses(attempt)
-        statuses = [
-            status if status and (status.attempt, status.uid) == (attempt.number, uid) else None
-            for status, uid in ((self.statuses.get(i), uid) for i, uid in enumerate(attempt.members))
-        ]
-        if first_failure(statuses):
-            self.failure_seen = self.failure_seen or now
-        ended = sum(1 for status in statuses if status and status.ended)
-        pods = self.watcher.pods()
-        return replace(
-            snapshot,
-            pods=newest_pods(pods or [], settings.trainers),
-            pods_by_uid=None if pods is None else {pod.uid: pod for pod in pods},
-            api_problem=self.watcher.problem,
-            statuses=statuses,
-            highest_number=max((status.attempt for status in self.statuses.values()), default=0),
-            failure_age=now - self.failure_seen if self.failure_seen else 0.0,
-            newest_checkpoint=self._newest_checkpoint(attempt, ended),
-            checkpoint_time=self._checkpoint_time() if settings.stall_timeout else 0.0,
-        )
-
-    def _read_statuses(self, attempt: Attempt) -> None:
-        """Read the status files of the trainers, a limited number in each turn."""
-        trainers = self.settings.trainers
-        if not attempt.number and self.next_status >= trainers:
-            return
-        for _ in range(min(trainers, STATUSES_PER_POLL)):
-            trainer = self.next_status % trainers
-            self.next_status += 1
-            known = self.statuses.get(trainer)
-            if not (known and known.ended and known.attempt == attempt.number):
-                self.statuses[trainer] = read_status(self.settings.job_folder, trainer)
-
-    def _newest_checkpoint(self, attempt: Attempt, ended: int) -> str:
-        """The newest complete checkpoint. While an attempt runs, the checkpoint that it started from.
-
-        A verification reads the whole checkpoint, so each checkpoint is verified only when a decision needs it.
-        """
-        running = attempt.number and not attempt.ended
-        if running and ended < self.settings.trainers:
-            return attempt.resume
-        key = (attempt.number, bool(attempt.ended), ended if running else 0)
-        if self.checkpoint[1] != key:
-            self.checkpoint = (newest_checkpoint(self.settings.output, log), key)
-        return self.checkpoint[0]
-
-    def _checkpoint_time(self) -> float:
-        """When a checkpoint was last written."""
-        try:
-            found = [entry for entry in os.scandir(self.settings.output) if contract.CHECKPOINT.fullmatch(entry.name)]
-            self.checkpoint_time = max((entry.stat().st_mtime for entry in found), default=0.0)
-        except OSError:
-            pass  # the next turn looks again
-        return self.checkpoint_time
+        if self.trainer0:
+            snapshot = self.trainer0.observe(snapshot)
+            if snapshot.newest_checkpoint is None:
+                self.last_part = now
+        return snapshot
 
     def act(self, action: Action, snapshot: Snapshot) -> int | None:
         """Carry out the action. Returns the exit status if the launcher has to exit."""
@@ -178,9 +111,8 @@ class Launcher:
             log(f"attempt {self.joined} is over: {action.reason}")
             self._stop_training(snapshot.attempt)
         elif isinstance(action, Publish):
-            write_attempt(self.settings.job_folder, replace(action.attempt, alive=snapshot.now))
-            if not action.attempt.ended or action.attempt.result:
-                self.report_keeper.record(action.attempt)
+            assert self.trainer0
+            self.trainer0.publish(action.attempt, snapshot.now)
         else:
             self._wait(action.reason, snapshot)
         return None
@@ -189,20 +121,15 @@ class Launcher:
         if reason and reason != self.waiting:
             log(f"waiting: {reason}")
         self.waiting = reason
-        attempt = snapshot.attempt
-        if not self.watcher:
+        if self.trainer0:
+            self.trainer0.wait(snapshot.attempt, snapshot.now)
+        else:
             time.sleep(poll_seconds(self.settings.trainers))
-            return
-        # The other launchers give up when this one is silent for the peer timeout.
-        if attempt.number and snapshot.now - attempt.alive > self.settings.peer_timeout / 5:
-            write_attempt(self.settings.job_folder, replace(attempt, alive=snapshot.now))
-        self.watcher.changed.wait(POLL_SECONDS)
-        self.watcher.changed.clear()
 
-    def _join(self, attempt: Attempt) -> None:
+    def _join(self, attempt: CurrentAttempt) -> None:
         settings = self.settings
         start = f"from checkpoint {attempt.resume}" if attempt.resume else "from the beginning"
-        because = f"; the last attempt ended because {attempt.reason}" if attempt.reason else ""
+        because = f"; the last attempt ended because {attempt.previous}" if attempt.previous else ""
         self._stop_training(attempt)
         log(f"attempt {attempt.number}: trainer {settings.trainer} of {settings.trainers} starts {start}{because}")
         self.joined = attempt.number
@@ -210,7 +137,7 @@ class Launcher:
         self._report(ended=False)
         self.training = Training(settings, attempt, self.work)
 
-    def _stop_training(self, attempt: Attempt) -> None:
+    def _stop_training(self, attempt: CurrentAttempt) -> None:
         if not self.training:
             return
         if attempt.stalled == self.joined:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import report
-from contract import repeat
-from report import Checkpoint
+from checkpoints import Checkpoint
+from contract import REPORT_FILE, repeat
+from texts import MOST_NUMBERS, number_text, plain
 
 STILL_PAYING = "You pay for the resources of the stack until you run: pulumi destroy"
 
@@ -24,11 +24,11 @@ def ready(job: str, stack: str, region: str, destination: str, checkpoint: Check
     lines = [f"The training Job {job} of stack {stack} in {region} is complete. The model is in the bucket.", ""]
     if checkpoint:
         model = f"{to}/{checkpoint.name}/"
-        shown = list(checkpoint.numbers.items())[: report.MOST_CURVES]
-        lines += [f"Model: {model}", *(f"{report.plain(name)}: {report.number_text(value)}" for name, value in shown)]
+        shown = list(checkpoint.numbers.items())[:MOST_NUMBERS]
+        lines += [f"Model: {model}", *(f"{plain(name)}: {number_text(value)}" for name, value in shown)]
         lines += ["", "To fetch the model:", f"aws s3 cp {model} ./model --recursive --region {region}"]
         lines += ["", "To fetch the report of the training:"]
-        lines += [f"aws s3 cp {to}/{report.NAME} . --region {region}"]
+        lines += [f"aws s3 cp {to}/{REPORT_FILE} . --region {region}"]
     return Message(f"Model is ready: {job}", "\n".join([*lines, "", STILL_PAYING, ""]))
 
 

@@ -22,10 +22,10 @@ import contract
 from archives import BYTE_ORDER_MARK, HEAD, Stream, append_text, check_head, is_plain
 from contract import Env
 from download import download
+from files import remove, replace_file, retry_transient, sync_directory
 from progress import DataError, Progress, blocks
 from shards import read_manifest, shard_problem
-from splitting import Lines, split, sync_directory, write_json
-from transient import remove, retry_transient
+from splitting import Lines, split
 
 SEED = 2016
 GOOD = "great superb lovely charming brilliant moving funny clever warm gripping fresh honest bold tender rich"
@@ -231,7 +231,8 @@ def set_aside_output(output: Path, made_from: dict[str, str], about: dict[str, s
         remove(fresh)
         fresh.mkdir()
         # The id tells the export Job whether the bucket contains this output or another one.
-        write_json(fresh / stamp.name, {**about, **made_from, "id": secrets.token_hex(16)})
+        content = {**about, **made_from, "id": secrets.token_hex(16)}
+        replace_file(fresh / stamp.name, json.dumps(content, indent=1).encode())
         fresh.rename(output)
     sync_directory(output.parent)
 

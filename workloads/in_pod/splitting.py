@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import contract
 import numpy
 from archives import check_block
+from files import replace_file, retry_transient, sync_directory
 from progress import DataError, Progress, blocks
 from shards import PIECE, pieces, tree_digest
-from transient import retry_transient
 
 NEWLINE = 10
 COPIES_AT_ONCE = 4
@@ -117,22 +117,6 @@ def content_digest(lines: Lines, shards: list[tuple[int, int, int]], copied: lis
     return tree_digest(found)
 
 
-def sync_directory(path: Path) -> None:
-    """Write the names in the directory to disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def write_json(path: Path, value: Any) -> None:
-    with path.open("w", encoding="utf-8") as out:
-        json.dump(value, out, indent=1)
-        out.flush()
-        os.fsync(out.fileno())
-
-
 def split(lines: Lines, data: Path, about: dict[str, Any], splits: int) -> None:
     """Fill `data` with the shards and the manifest. After an error it can be called again."""
     shards = retry_transient(lambda: cut(lines, splits))
@@ -158,5 +142,5 @@ def split(lines: Lines, data: Path, about: dict[str, Any], splits: int) -> None:
         ],
         "digest": retry_transient(lambda: content_digest(lines, shards, copied)),
     }
-    write_json(data / contract.MANIFEST_FILE, manifest)
+    replace_file(data / contract.MANIFEST_FILE, json.dumps(manifest, indent=1).encode())
     sync_directory(data)

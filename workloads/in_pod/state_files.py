@@ -9,34 +9,26 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import secrets
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import contract
-from transient import retry_transient
-
-FINISHED, FAILED = "finished", "failed"
+from contract import Attempt, from_json, parse_json
+from files import replace_file, retry_transient
 
 
 @dataclass(frozen=True)
-class Attempt:
+class CurrentAttempt(Attempt):
     """The content of attempt.json: what the launcher of trainer 0 decided last."""
 
-    job_uid: str = ""
-    number: int = 0
     tries: int = 0  # attempts in a row without a new checkpoint, this one included
     members: tuple[str, ...] = ()  # the UID of each trainer's pod
     addresses: tuple[str, ...] = ()
-    resume: str = ""  # the checkpoint that the attempt starts from
-    started: float = 0.0
-    reason: str = ""  # why the attempt before this one ended, or the reason of the result
+    previous: str = ""  # why the attempt before this one ended
     early_failure: str = ""  # how the attempt before this one failed, if that was at once and without any checkpoint
-    ended: str = ""  # why this attempt ended
     stalled: int = 0  # the number of the last attempt that ended because all trainings hung
-    result: str = ""  # FINISHED or FAILED: the end of the training
-    alive: float = 0.0  # when the launcher of trainer 0 last wrote the file
+    alive: float = 0.0  # when the launcher of trainer 0 last wrote the file, by its own clock
 
 
 @dataclass(frozen=True)
@@ -63,42 +55,12 @@ def read_json(path: Path) -> dict[str, Any]:
         with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "rb") as stream:
             return stream.read()
 
-    try:
-        value = json.loads(retry_transient(read))
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
+    return parse_json(retry_transient(read), dict)
 
 
-def write_json(path: Path, value: dict[str, Any]) -> None:
-    """Replace the file."""
-    # A pod that ends and its replacement may write the same file at the same time.
-    temporary = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
-
-    def write() -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("w") as stream:
-            json.dump(value, stream)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.rename(path)
-
-    retry_transient(write)
-
-
-def fields_of(kind: Any, value: dict[str, Any]) -> dict[str, Any] | None:
-    """The fields of a dataclass from JSON; None if one has an unexpected type."""
-    found = {}
-    for field in dataclasses.fields(kind):
-        given = value.get(field.name, field.default)
-        if isinstance(field.default, tuple) and isinstance(given, list) and all(isinstance(v, str) for v in given):
-            given = tuple(given)
-        if isinstance(field.default, float) and type(given) is int:
-            given = float(given)
-        if type(given) is not type(field.default):
-            return None
-        found[field.name] = given
-    return found
+def write_json(path: Path, value: Any) -> None:
+    """Replace the file by the dataclass."""
+    replace_file(path, json.dumps(dataclasses.asdict(value)).encode())
 
 
 def attempt_file(job_folder: Path) -> Path:
@@ -106,24 +68,22 @@ def attempt_file(job_folder: Path) -> Path:
     return job_folder / contract.LAUNCHERS / contract.ATTEMPT_FILE
 
 
-def read_attempt(job_folder: Path, job_uid: str) -> Attempt:
+def read_attempt(job_folder: Path, job: str) -> CurrentAttempt:
     """The last decision for this Job; an empty one if there is none or it cannot be read."""
-    found = fields_of(Attempt, read_json(attempt_file(job_folder)))
-    attempt = Attempt(**found) if found else Attempt()
-    return attempt if attempt.job_uid == job_uid else Attempt(job_uid=job_uid)
+    attempt = from_json(CurrentAttempt, read_json(attempt_file(job_folder)))
+    return attempt if attempt and attempt.job == job else CurrentAttempt(job=job)
 
 
-def write_attempt(job_folder: Path, attempt: Attempt) -> None:
+def write_attempt(job_folder: Path, attempt: CurrentAttempt) -> None:
     """Publish the decision to all launchers."""
-    write_json(attempt_file(job_folder), dataclasses.asdict(attempt))
+    write_json(attempt_file(job_folder), attempt)
 
 
 def read_status(job_folder: Path, trainer: int) -> Status:
     """The status of a trainer; an empty one if there is none or it cannot be read."""
-    found = fields_of(Status, read_json(contract.status_file(job_folder, trainer)))
-    return Status(**found) if found else Status()
+    return from_json(Status, read_json(contract.status_file(job_folder, trainer))) or Status()
 
 
 def write_status(job_folder: Path, trainer: int, status: Status) -> None:
     """Report to the launcher of trainer 0."""
-    write_json(contract.status_file(job_folder, trainer), dataclasses.asdict(status))
+    write_json(contract.status_file(job_folder, trainer), status)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-import time
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Mapping
@@ -47,7 +47,9 @@ class TrainerSettings:
 
 def log(message: str) -> None:
     """Print the message with the time."""
-    print(f"{time.strftime('%H:%M:%S')} launch: {message}", flush=True)
+    # A file name in a checkpoint can have characters that the output cannot encode.
+    line = contract.launcher_line(message).encode(sys.stdout.encoding, "backslashreplace")
+    print(line.decode(sys.stdout.encoding), flush=True)
 
 
 def read_settings(env: Mapping[str, str], arguments: list[str]) -> TrainerSettings:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
 import shutil
@@ -18,10 +17,11 @@ from typing import IO, BinaryIO, Iterator
 
 import contract
 from contract import Env
+from files import retry_transient
+from processes import catches, descendants, process_state, send
 from shards import read_manifest, shard_problem
-from state_files import Attempt
+from state_files import CurrentAttempt
 from trainer_settings import LaunchError, TrainerSettings, log
-from transient import retry_transient
 
 DEVICES = Path("/dev")
 BLOCK = 1 << 23
@@ -54,19 +54,6 @@ NOISE = (
     "Error Message Summary",
 )
 INFORMATION = re.compile(r"I\d{4} \d\d:\d\d:\d\d")  # how a line of paddle's C++ log starts
-# Paddle's launcher exits with 256 - N when signal N killed its worker. Other numbers are exit statuses of the code.
-KILLED = {
-    256 - number: number
-    for number in (
-        signal.SIGABRT,
-        signal.SIGBUS,
-        signal.SIGFPE,
-        signal.SIGILL,
-        signal.SIGKILL,
-        signal.SIGSEGV,
-        signal.SIGTERM,
-    )
-}
 
 
 class CancelledError(Exception):
@@ -123,7 +110,7 @@ def copy_file(source: Path, target: Path, cancelled: threading.Event) -> None:
         raise OSError(error.errno, f"{source} cannot be copied: {error}") from error
 
 
-def launch_command(settings: TrainerSettings, attempt: Attempt, work: Path) -> list[str]:
+def launch_command(settings: TrainerSettings, attempt: CurrentAttempt, work: Path) -> list[str]:
     """The command that starts the processes of this pod."""
     paddle = find_spec("paddle")  # not paddle.distributed: find_spec would import paddle
     folders = (paddle and paddle.submodule_search_locations) or []
@@ -147,7 +134,7 @@ def processes_per_pod() -> int:
 class Training:
     """The training processes of one attempt. A thread starts them, because the copy of a shard can take minutes."""
 
-    def __init__(self, settings: TrainerSettings, attempt: Attempt, work: Path) -> None:
+    def __init__(self, settings: TrainerSettings, attempt: CurrentAttempt, work: Path) -> None:
         self.settings, self.attempt, self.work = settings, attempt, work
         self.cancelled = threading.Event()
         self.start_error = ""
@@ -324,64 +311,3 @@ def last_line(path: Path) -> str:
     with path.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
         return next(filter(None, map(possible_cause, reversed(file.readlines()))), "")
-
-
-def adopt_orphans() -> None:
-    """Make this process the parent of processes whose parent ends, as the first process of a container always is."""
-    set_child_subreaper = 36
-    ctypes.CDLL(None, use_errno=True).prctl(set_child_subreaper, 1, 0, 0, 0)
-
-
-def descendants() -> list[int]:
-    """Every living process below this one. Paddle's workers have their own sessions, so a process group misses them."""
-    children: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
-        except OSError:
-            continue
-        if state != "Z":
-            children.setdefault(int(parent), []).append(int(entry.name))
-    found: list[int] = []
-    queue = [os.getpid()]
-    while queue:
-        below = children.get(queue.pop(), [])
-        found += below
-        queue += below
-    return found
-
-
-def process_state(process: int) -> tuple[str, int]:
-    """The state of a process and the CPU time that it used, in ticks."""
-    try:
-        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return "X", 0
-    return fields[0], int(fields[11]) + int(fields[12])
-
-
-def catches(process: int, number: int) -> bool:
-    """Whether the process has a handler for the signal."""
-    try:
-        lines = Path(f"/proc/{process}/status").read_text().splitlines()
-    except OSError:
-        return False
-    mask = next((int(line.split()[1], 16) for line in lines if line.startswith("SigCgt:")), 0)
-    return bool(mask & 1 << (number - 1))
-
-
-def send(processes: list[int], number: int) -> None:
-    """Send the signal to the processes that still exist."""
-    for process in processes:
-        try:
-            os.kill(process, number)
-        except ProcessLookupError:
-            continue
-
-
-def describe_status(status: int) -> str:
-    """An exit status in words."""
-    killed = -status if status < 0 else KILLED.get(status, 0)
-    return f"was killed by signal {killed}" if killed else f"ended with status {status}"

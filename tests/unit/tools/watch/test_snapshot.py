@@ -19,9 +19,10 @@ from tools.watch.screen import draw
 from tools.watch.snapshot import Cost, Names, Snapshot, jobs_of, nodes_of, pods_to_read
 from tools.watch.stack import advice as stack_advice
 from tools.watch.stack import read_state
-from tools.watch.training_log import Attempt, Progress
+from tools.watch.training_log import Progress
+from workloads.in_pod.contract import Attempt
 
-NAMES = Names("dev", "us-west-2", False, 3, 3, 5, "paddle-cluster-job", True)
+NAMES = Names("dev", "us-west-2", False, 3, "paddle-cluster-job", True)
 NOW = 1_800_000_000.0
 BEGAN = {"number": 1, "started": 1799999000, "ended": None, "reason": "", "result": ""}
 LOST = {**BEGAN, "ended": 1799999300, "reason": "trainer 1 is lost"}
@@ -157,7 +158,7 @@ def test_a_log_read_twice_says_the_same() -> None:
     once = training_log.read(Progress(), LOG)
     assert training_log.read(once, LOG) == once
     assert once.checkpoints == {1: {"loss": 0.69, "accuracy": 0.5}, 2: {"loss": 0.42, "accuracy": 0.75}}
-    assert once.attempts[0] == Attempt(1, 1799999000, 1799999300, "trainer 1 is lost", "")
+    assert once.attempts[0] == Attempt(number=1, started=1799999000, ended=1799999300, reason="trainer 1 is lost")
     assert training_log.time_left(once, once.written[2]) == 900, "three more checkpoints of five minutes"
     assert training_log.read(once, ["pass 3/5: 60%  ETA 0:02:05"]).remaining == 125
 

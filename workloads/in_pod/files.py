@@ -1,8 +1,10 @@
-"""Repeats calls that fail because the volume does not answer for a moment."""
+"""Access to files on the volume, which does not answer for a moment now and then."""
 
 from __future__ import annotations
 
 import errno
+import os
+import secrets
 import shutil
 import time
 from contextlib import suppress
@@ -28,6 +30,36 @@ def retry_transient(call: Callable[[], T]) -> T:
             if error.errno not in TRANSIENT or time.monotonic() > deadline:
                 raise
         time.sleep(0.2)
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write the file: a reader sees the old or the new content, never a part."""
+    # A pod that ends and its replacement may write the same file at the same time.
+    temporary = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
+
+    def write() -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.rename(path)
+
+    try:
+        retry_transient(write)
+    except OSError:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def sync_directory(path: Path) -> None:
+    """Write the names in the directory to disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def remove(folder: Path) -> None:
