@@ -25,69 +25,17 @@ settings, problems = checked_settings()
 provider = aws_provider(settings)
 facts = checked_facts(settings, problems, provider)
 
-zones = facts.zones_for(settings)
 on_aws = pulumi.ResourceOptions(providers=[provider])
-network = Network(
-    "network",
-    NetworkArgs(
-        cluster_name=settings.cluster_name,
-        region=settings.region,
-        vpc_cidr=settings.vpc_cidr,
-        zones=zones,
-        worker_zones=settings.worker_zones(len(zones)),
-        nat_gateways=settings.nat_gateways,
-    ),
-    on_aws,
-)
-encryption = Encryption(
-    "encryption",
-    EncryptionArgs(
-        existing=settings.kms_key_arn,
-        cluster_name=settings.cluster_name,
-        account=facts.account,
-        partition=facts.partition,
-        dns_suffix=facts.dns_suffix,
-        region=settings.region,
-        log_group=settings.encrypted_log_group,
-        retain=settings.retain_data,
-    ),
-    on_aws,
-)
-key_arn = encryption.key_arn
-bucket = Bucket("bucket", BucketArgs(settings.bucket_name, encryption, settings.retain_data), on_aws)
+network = Network("network", NetworkArgs(settings, facts), on_aws)
+encryption = Encryption("encryption", EncryptionArgs(settings, facts), on_aws)
+bucket = Bucket("bucket", BucketArgs(settings, encryption), on_aws)
 cluster = Cluster("cluster", ClusterArgs(settings, facts, network, encryption), on_aws)
-storage = Storage(
-    "storage",
-    StorageArgs(
-        cluster_name=settings.cluster_name,
-        facts=facts,
-        driver=settings.storage.driver,
-        retain=settings.retain_data,
-        paused=settings.paused,
-        network=network,
-        cluster=cluster,
-        key_arn=key_arn,
-    ),
-    on_aws,
-)
-dns = Dns(
-    "dns",
-    DnsArgs(
-        zone_name=settings.zone_name,
-        cluster_name=settings.cluster_name,
-        network=network,
-        cluster=cluster,
-        file_system_dns_name=storage.file_system.dns_name,
-    ),
-    on_aws,
-)
-topic: pulumi.Output[str] | None = None
+storage = Storage("storage", StorageArgs(settings, facts, network, encryption, cluster), on_aws)
+dns = Dns("dns", DnsArgs(settings, network, cluster, storage), on_aws)
+notifications: Notifications | None = None
 if settings.notify.email:
-    notifications = NotificationsArgs(settings, facts.account, key_arn)
-    topic = Notifications("notifications", notifications, on_aws).topic.arn
-roles = JobRoles(
-    "job-roles", JobRolesArgs(settings, facts.partition, cluster, key_arn, bucket.bucket.arn, topic), on_aws
-)
+    notifications = Notifications("notifications", NotificationsArgs(settings, facts, encryption), on_aws)
+roles = JobRoles("job-roles", JobRolesArgs(settings, facts, encryption, bucket, cluster, notifications), on_aws)
 
 in_cluster = pulumi.ResourceOptions(providers=[cluster.kubernetes])
 namespace = Namespace("namespace", settings.job.namespace, in_cluster)
@@ -103,6 +51,7 @@ data = DataJob("data", DataJobArgs(settings, namespace.name, volume, roles.data,
 training = TrainingJob("training", TrainingJobArgs(settings, namespace.name, volume, data, memory), in_cluster)
 model: pulumi.Output[str] = pulumi.Output.concat(storage.file_system.id, ":/", settings.job.output_prefix)
 if roles.export:
+    topic = notifications.topic.arn if notifications else None
     model = pulumi.Output.concat("s3://", bucket.bucket.bucket, "/", settings.job.output_prefix)
     ExportJob(
         "export", ExportJobArgs(settings, namespace.name, volume, training, roles.export, model, topic), in_cluster
@@ -115,7 +64,7 @@ pulumi.export("kubeconfig", cluster.kubeconfig)
 pulumi.export("fileSystemId", storage.file_system.id)
 pulumi.export("fileSystemName", storage.file_system.dns_name)
 pulumi.export("bucket", bucket.bucket.bucket)
-pulumi.export("keyArn", key_arn)
+pulumi.export("keyArn", encryption.key_arn)
 pulumi.export("zoneId", dns.zone.zone_id)
 pulumi.export("model", model)
 pulumi.export("nextSteps", next_steps(settings, model))

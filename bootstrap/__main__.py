@@ -13,7 +13,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bootstrap.account_settings import Identity, Repository, read_account_settings
 from bootstrap.policies import PARTS, Names, boundary_name, boundary_policy, deployer_policy
-from infra.iam import Statement, account_decides, allow, document, tls_only
+from infra.bucket import private_bucket
+from infra.iam import Statement, account_decides, allow, document
 from settings.schema import Settings
 
 GITHUB = "token.actions.githubusercontent.com"
@@ -131,52 +132,6 @@ def state_key(name: str, alias: str, description: str, account: Account) -> aws.
     return key
 
 
-def state_bucket(key: aws.kms.Key) -> aws.s3.Bucket:
-    bucket = aws.s3.Bucket("pulumi-state", opts=pulumi.ResourceOptions(protect=True))
-    versioning = aws.s3.BucketVersioning(
-        "state-versioning", bucket=bucket.id, versioning_configuration={"status": "Enabled"}
-    )
-    aws.s3.BucketServerSideEncryptionConfiguration(
-        "state-encryption",
-        bucket=bucket.id,
-        rules=[
-            {
-                "apply_server_side_encryption_by_default": {"sse_algorithm": "aws:kms", "kms_master_key_id": key.arn},
-                "bucket_key_enabled": True,
-            }
-        ],
-    )
-    block = aws.s3.BucketPublicAccessBlock(
-        "state-public-access",
-        bucket=bucket.id,
-        block_public_acls=True,
-        block_public_policy=True,
-        ignore_public_acls=True,
-        restrict_public_buckets=True,
-    )
-    aws.s3.BucketPolicy(
-        "state-policy",
-        bucket=bucket.id,
-        policy=document(tls_only(bucket.arn)),
-        # S3 rejects two changes to the access of a bucket at the same time.
-        opts=pulumi.ResourceOptions(depends_on=[block]),
-    )
-    aws.s3.BucketLifecycleConfiguration(
-        "state-lifecycle",
-        bucket=bucket.id,
-        rules=[
-            {
-                "id": "tidy",
-                "status": "Enabled",
-                "filter": {"prefix": ""},
-                "noncurrent_version_expiration": {"noncurrent_days": OLD_VERSIONS_DAYS},
-            }
-        ],
-        opts=pulumi.ResourceOptions(depends_on=[versioning]),
-    )
-    return bucket
-
-
 def stack_policies(settings: Settings, deployers: Sequence[Identity], account: Account, state: State) -> Policies:
     """Create what a deployer of the stack needs. The ARN of each policy, by its part."""
     stack, iam = settings.stack, f"arn:{account.partition}:iam::{account.number}"
@@ -280,7 +235,8 @@ region = aws.config.region or ""
 here = aws.get_partition()
 account = Account(aws.get_caller_identity().account_id, here.partition, here.dns_suffix)
 
-bucket = state_bucket(state_key("key", "alias/pulumi-state", "The state of the bootstrap program", account))
+own_key = state_key("key", "alias/pulumi-state", "The state of the bootstrap program", account)
+bucket = private_bucket("pulumi-state", "state", own_key.arn, OLD_VERSIONS_DAYS, pulumi.ResourceOptions(protect=True))
 states = {
     stack: State(
         stack,

@@ -5,10 +5,13 @@ from dataclasses import dataclass
 
 import pulumi
 
+from infra.bucket import Bucket
 from infra.cluster import Cluster
+from infra.encryption import Encryption
 from infra.iam import Statement, allow
-from infra.naming import prefix
+from infra.notifications import Notifications
 from infra.service_account_role import ServiceAccountRole, ServiceAccountRoleArgs
+from settings.aws_facts import AwsFacts
 from settings.schema import Settings
 from workloads.in_pod import contract
 
@@ -55,14 +58,14 @@ def read_source(partition: str, key: pulumi.Input[str], source: str, secret: boo
 
 @dataclass(frozen=True)
 class JobRolesArgs:
-    """`topic_arn` is the topic that the export Job sends messages to, if there is one."""
+    """The export Job sends messages if there are `notifications`."""
 
     settings: Settings
-    partition: str
+    facts: AwsFacts
+    encryption: Encryption
+    bucket: Bucket
     cluster: Cluster
-    key_arn: pulumi.Input[str]
-    bucket_arn: pulumi.Input[str]
-    topic_arn: pulumi.Input[str] | None
+    notifications: Notifications | None
 
 
 class JobRoles(pulumi.ComponentResource):
@@ -73,20 +76,20 @@ class JobRoles(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: JobRolesArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("paddle:infra:JobRoles", name, None, opts)
-        names, settings = prefix(name, "job-roles"), args.settings
+        settings, key_arn = args.settings, args.encryption.key_arn
 
         def role(job: str, account: str, statements: Sequence[Statement]) -> ServiceAccountRole:
             # The service account of a Job has the name of the Job.
-            role_args = ServiceAccountRoleArgs(args.cluster, f"{settings.job.namespace}:{account}", statements)
-            return ServiceAccountRole(f"{names}{job}", role_args, pulumi.ResourceOptions(parent=self))
+            full_name = f"{settings.job.namespace}:{account}"
+            role_args = ServiceAccountRoleArgs(settings, args.cluster, full_name, statements)
+            return ServiceAccountRole(job, role_args, pulumi.ResourceOptions(parent=self))
 
         if settings.data.from_s3:
             (source,) = settings.data.sources
-            self.data = role(
-                "data", contract.DATA_JOB, read_source(args.partition, args.key_arn, source, settings.data_is_secret)
-            )
+            reading = read_source(args.facts.partition, key_arn, source, settings.data_is_secret)
+            self.data = role("data", contract.DATA_JOB, reading)
         if settings.export.enabled:
-            results = write_prefix(args.bucket_arn, args.key_arn, settings.job.output_prefix)
-            messages = [send_messages(args.topic_arn)] if args.topic_arn is not None else []
+            results = write_prefix(args.bucket.bucket.arn, key_arn, settings.job.output_prefix)
+            messages = [send_messages(args.notifications.topic.arn)] if args.notifications else []
             self.export = role("export", contract.EXPORT_JOB, [*results, *messages])
         self.register_outputs({})

@@ -6,21 +6,15 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
-from infra.naming import prefix
-from settings.schema import NatGateways
+from settings.aws_facts import AwsFacts
+from settings.schema import Settings
 from settings.subnets import cidr_plan
 
 
 @dataclass(frozen=True)
 class NetworkArgs:
-    """The first `worker_zones` zones have workers."""
-
-    cluster_name: str
-    region: str
-    vpc_cidr: str
-    zones: Sequence[str]
-    worker_zones: int
-    nat_gateways: NatGateways
+    settings: Settings
+    facts: AwsFacts
 
 
 class Network(pulumi.ComponentResource):
@@ -32,26 +26,24 @@ class Network(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: NetworkArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("paddle:infra:Network", name, None, opts)
-        self._prefix, self._cluster = prefix(name, "network"), args.cluster_name
-        child = pulumi.ResourceOptions(parent=self)
-        zones = args.zones
-        plan = cidr_plan(args.vpc_cidr, len(zones))
-        private = args.nat_gateways != "none"
+        settings, child = args.settings, pulumi.ResourceOptions(parent=self)
+        self._cluster = settings.cluster_name
+        zones = args.facts.zones_for(settings)
+        plan = cidr_plan(settings.vpc_cidr, len(zones))
+        private = settings.nat_gateways != "none"
 
         self.vpc = aws.ec2.Vpc(
-            f"{self._prefix}vpc",
-            cidr_block=args.vpc_cidr,
+            "vpc",
+            cidr_block=settings.vpc_cidr,
             enable_dns_support=True,
             enable_dns_hostnames=True,
             tags={"Name": f"{self._cluster}-vpc"},
             opts=child,
         )
-        internet = aws.ec2.InternetGateway(
-            f"{self._prefix}internet", vpc_id=self.vpc.id, tags={"Name": self._cluster}, opts=child
-        )
+        internet = aws.ec2.InternetGateway("internet", vpc_id=self.vpc.id, tags={"Name": self._cluster}, opts=child)
         public_routes = self._route_table("public-routes")
         to_internet = aws.ec2.Route(
-            f"{self._prefix}to-internet",
+            "to-internet",
             route_table_id=public_routes.id,
             destination_cidr_block="0.0.0.0/0",
             gateway_id=internet.id,
@@ -59,25 +51,24 @@ class Network(pulumi.ComponentResource):
         )
         self.worker_subnets = [
             aws.ec2.Subnet(
-                f"{self._prefix}subnet-{i}",
+                f"subnet-{i}",
                 vpc_id=self.vpc.id,
                 availability_zone=zone,
                 cidr_block=cidr,
                 map_public_ip_on_launch=not private,
                 tags={"Name": f"{self._cluster}-Subnet{i}"},
-                # With this edge, destroy deletes the cluster and the NAT gateways at the same time.
-                opts=pulumi.ResourceOptions(parent=self, depends_on=[to_internet] if private else None),
+                opts=child,
             )
             for i, (zone, cidr) in enumerate(zip(zones, plan.workers, strict=True))
         ]
         tables, routes = [public_routes], [to_internet]
         if private:
-            count = args.worker_zones if args.nat_gateways == "perZone" else 1
+            count = settings.worker_zones(len(zones)) if settings.nat_gateways == "perZone" else 1
             gateways = [self._nat(i, zones[i], plan.public[i], public_routes, to_internet) for i in range(count)]
             private_tables = [self._route_table(f"private-routes-{i}") for i in range(count)]
             routes += [
                 aws.ec2.Route(
-                    f"{self._prefix}to-nat-{i}",
+                    f"to-nat-{i}",
                     route_table_id=table.id,
                     destination_cidr_block="0.0.0.0/0",
                     nat_gateway_id=gateway.id,
@@ -89,7 +80,7 @@ class Network(pulumi.ComponentResource):
         worker_tables = tables[1:] or tables
         associations = [
             aws.ec2.RouteTableAssociation(
-                f"{self._prefix}subnet-{i}-routes",
+                f"subnet-{i}-routes",
                 subnet_id=subnet.id,
                 route_table_id=worker_tables[i % len(worker_tables)].id,
                 opts=child,
@@ -98,19 +89,18 @@ class Network(pulumi.ComponentResource):
         ]
         self.routes = [*routes, *associations]
         aws.ec2.VpcEndpoint(
-            f"{self._prefix}s3-endpoint",
+            "s3-endpoint",
             vpc_id=self.vpc.id,
-            service_name=f"com.amazonaws.{args.region}.s3",
+            service_name=f"com.amazonaws.{settings.region}.s3",
             route_table_ids=[table.id for table in tables],
             tags={"Name": f"{self._cluster}-s3"},
-            # With this edge, destroy deletes the endpoint while it deletes the cluster.
-            opts=pulumi.ResourceOptions(parent=self, depends_on=self.worker_subnets),
+            opts=child,
         )
         self.register_outputs({"vpc_id": self.vpc.id, "subnet_ids": [subnet.id for subnet in self.worker_subnets]})
 
     def _route_table(self, name: str) -> aws.ec2.RouteTable:
         return aws.ec2.RouteTable(
-            f"{self._prefix}{name}",
+            name,
             vpc_id=self.vpc.id,
             tags={"Name": f"{self._cluster}-{name}"},
             opts=pulumi.ResourceOptions(parent=self),
@@ -122,7 +112,7 @@ class Network(pulumi.ComponentResource):
         """A NAT gateway in its own public subnet."""
         child = pulumi.ResourceOptions(parent=self)
         subnet = aws.ec2.Subnet(
-            f"{self._prefix}public-subnet-{i}",
+            f"public-subnet-{i}",
             vpc_id=self.vpc.id,
             availability_zone=zone,
             cidr_block=cidr,
@@ -130,17 +120,17 @@ class Network(pulumi.ComponentResource):
             opts=child,
         )
         association = aws.ec2.RouteTableAssociation(
-            f"{self._prefix}public-subnet-{i}-routes", subnet_id=subnet.id, route_table_id=routes.id, opts=child
+            f"public-subnet-{i}-routes", subnet_id=subnet.id, route_table_id=routes.id, opts=child
         )
         address = aws.ec2.Eip(
-            f"{self._prefix}nat-address-{i}",
+            f"nat-address-{i}",
             domain="vpc",
             tags={"Name": f"{self._cluster}-nat-{i}"},
             # AWS does not detach an internet gateway while the VPC uses a public address, so delete the address first.
             opts=pulumi.ResourceOptions(parent=self, depends_on=[to_internet]),
         )
         return aws.ec2.NatGateway(
-            f"{self._prefix}nat-{i}",
+            f"nat-{i}",
             subnet_id=subnet.id,
             allocation_id=address.id,
             tags={"Name": f"{self._cluster}-nat-{i}"},

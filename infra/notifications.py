@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
-from infra.naming import prefix
+from infra.encryption import Encryption
+from settings.aws_facts import AwsFacts
 from settings.schema import Settings
 
 WARN_AT_PERCENT = (80, 100)
@@ -14,8 +15,8 @@ WARN_AT_PERCENT = (80, 100)
 @dataclass(frozen=True)
 class NotificationsArgs:
     settings: Settings
-    account: str
-    key_arn: pulumi.Input[str]
+    facts: AwsFacts
+    encryption: Encryption
 
 
 class Notifications(pulumi.ComponentResource):
@@ -23,19 +24,18 @@ class Notifications(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: NotificationsArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("paddle:infra:Notifications", name, None, opts)
-        names, settings = prefix(name, "notifications"), args.settings
-        child = pulumi.ResourceOptions(parent=self)
+        settings, child = args.settings, pulumi.ResourceOptions(parent=self)
         # SNS accepts only HTTPS requests for an encrypted topic, so it needs no policy that requires TLS.
-        self.topic = aws.sns.Topic(f"{names}training-messages", kms_master_key_id=args.key_arn, opts=child)
+        self.topic = aws.sns.Topic("training-messages", kms_master_key_id=args.encryption.key_arn, opts=child)
         aws.sns.TopicSubscription(
-            f"{names}email", topic=self.topic.arn, protocol="email", endpoint=settings.notify.email, opts=child
+            "email", topic=self.topic.arn, protocol="email", endpoint=settings.notify.email, opts=child
         )
         if settings.notify.monthly_budget:
             aws.budgets.Budget(
-                f"{names}budget",
+                "budget",
                 # The subject of AWS's warning contains this name.
                 name=f"{settings.project}-{settings.stack}",
-                account_id=args.account,
+                account_id=args.facts.account,
                 budget_type="COST",
                 time_unit="MONTHLY",
                 limit_amount=str(settings.notify.monthly_budget),

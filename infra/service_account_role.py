@@ -9,12 +9,14 @@ import pulumi_aws as aws
 from infra.cluster import Cluster
 from infra.iam import Statement, assumed_by_service_account, document
 from infra.limited_role import limited_role
+from settings.schema import Settings
 
 
 @dataclass(frozen=True)
 class ServiceAccountRoleArgs:
     """The account is written as namespace:name. Permissions are either statements or one managed policy."""
 
+    settings: Settings
     cluster: Cluster
     account: str
     statements: Sequence[Statement] = ()
@@ -34,7 +36,7 @@ class ServiceAccountRole(pulumi.ComponentResource):
         trust = assumed_by_service_account(
             cluster.identity_provider.arn, cluster.issuer, f"system:serviceaccount:{args.account}"
         )
-        role = limited_role(f"{name}-role", cluster.settings, trust, self)
+        role = limited_role(f"{name}-role", args.settings, trust, self)
         self.arn = role.arn
         self.ready = [
             aws.iam.RolePolicyAttachment(f"{name}-policy", role=role.name, policy_arn=args.managed_policy, opts=child)

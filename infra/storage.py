@@ -9,15 +9,18 @@ import pulumi_aws as aws
 
 from infra.addon import addon
 from infra.cluster import Cluster
+from infra.encryption import Encryption
 from infra.iam import Statement, allow, document
-from infra.naming import named_group, prefix
 from infra.network import Network
 from infra.pause import addon_options
+from infra.security_groups import rule, security_group
 from infra.service_account_role import ServiceAccountRole, ServiceAccountRoleArgs
 from settings.aws_facts import EFS_DRIVER, AwsFacts
-from settings.schema import Driver
+from settings.schema import Settings
 
 NFS_PORT = 2049
+# The tutorial's name.
+NAME = "paddle-efs"
 ROOT_ACCESS = "elasticfilesystem:ClientRootAccess"
 DRIVER_ACCOUNT = "kube-system:efs-csi-controller-sa"
 # All files that are written through the access point belong to this user.
@@ -26,14 +29,11 @@ POSIX_ID = 1000
 
 @dataclass(frozen=True)
 class StorageArgs:
-    cluster_name: str
+    settings: Settings
     facts: AwsFacts
-    driver: Driver
-    retain: bool
-    paused: bool
     network: Network
+    encryption: Encryption
     cluster: Cluster
-    key_arn: pulumi.Input[str]
 
 
 class Storage(pulumi.ComponentResource):
@@ -45,44 +45,28 @@ class Storage(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: StorageArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("paddle:infra:Storage", name, None, opts)
-        self._prefix = prefix(name, "storage")
-        # The tutorial's name: paddle-efs.
-        self._physical_name = f"paddle-{self._prefix}efs"
-        child = pulumi.ResourceOptions(parent=self)
-        group = aws.ec2.SecurityGroup(
-            f"{self._prefix}efs-group",
-            name=self._physical_name,
-            description=f"{args.cluster_name}: NFS from the workers",
-            vpc_id=args.network.vpc.id,
-            tags={"Name": self._physical_name},
-            opts=named_group(self),
-        )
-        nfs = aws.vpc.SecurityGroupIngressRule(
-            f"{self._prefix}efs-from-workers",
-            security_group_id=group.id,
-            referenced_security_group_id=args.cluster.worker_group.id,
-            ip_protocol="tcp",
-            from_port=NFS_PORT,
-            to_port=NFS_PORT,
-            # A new group of workers gets a new rule: pods on the old workers still need theirs to unmount.
-            opts=pulumi.ResourceOptions(parent=self, replace_on_changes=["referencedSecurityGroupId"]),
-        )
+        settings, child = args.settings, pulumi.ResourceOptions(parent=self)
+        description = f"{settings.cluster_name}: NFS from the workers"
+        group = security_group(self, "efs-group", NAME, description, args.network.vpc)
+        # A new group of workers gets a new rule: pods on the old workers still need theirs to unmount.
+        replaced = pulumi.ResourceOptions(parent=self, replace_on_changes=["referencedSecurityGroupId"])
+        nfs = rule("efs-from-workers", group, "from", args.cluster.worker_group, NFS_PORT, replaced)
         self.file_system = aws.efs.FileSystem(
-            f"{self._prefix}efs",
+            "efs",
             encrypted=True,
-            kms_key_id=args.key_arn,
+            kms_key_id=args.encryption.key_arn,
             throughput_mode="elastic",
-            tags={"Name": self._physical_name},
+            tags={"Name": NAME},
             opts=pulumi.ResourceOptions(
                 parent=self,
-                protect=args.retain,
-                # A new key would replace the file system. Hooks of the bucket and the cluster reject a new key.
+                protect=settings.retain_data,
+                # A new key would replace the file system, for example after somebody deleted the key of the stack.
                 ignore_changes=["kmsKeyId"],
             ),
         )
         mounts = [
             aws.efs.MountTarget(
-                f"{self._prefix}efs-mount-{i}",
+                f"efs-mount-{i}",
                 file_system_id=self.file_system.id,
                 subnet_id=subnet.id,
                 security_groups=[group.id],
@@ -92,13 +76,13 @@ class Storage(pulumi.ComponentResource):
         ]
         self.ready = [nfs, *mounts]
         self.access_point = None
-        if args.driver == "efsCsi":
+        if settings.storage.driver == "efsCsi":
             self.access_point = self._access_point()
             self.ready += [self._driver(args)]
         self.ready += [self._policy()]
-        if args.retain:
+        if settings.retain_data:
             aws.efs.BackupPolicy(
-                f"{self._prefix}efs-backup",
+                "efs-backup",
                 file_system_id=self.file_system.id,
                 backup_policy={"status": "ENABLED"},
                 opts=child,
@@ -107,14 +91,14 @@ class Storage(pulumi.ComponentResource):
 
     def _access_point(self) -> aws.efs.AccessPoint:
         return aws.efs.AccessPoint(
-            f"{self._prefix}efs-access",
+            "efs-access",
             file_system_id=self.file_system.id,
             posix_user={"uid": POSIX_ID, "gid": POSIX_ID},
             root_directory={
                 "path": "/paddle",
                 "creation_info": {"owner_uid": POSIX_ID, "owner_gid": POSIX_ID, "permissions": "0755"},
             },
-            tags={"Name": self._physical_name},
+            tags={"Name": NAME},
             opts=pulumi.ResourceOptions(parent=self),
         )
 
@@ -141,8 +125,8 @@ class Storage(pulumi.ComponentResource):
             actions.append(ROOT_ACCESS)
         # The security group already limits access to the workers.
         allowed = allow("ThroughMountTargets", actions, arn, through, anyone)
-        name = f"{self._prefix}efs-policy"
-        former = pulumi.Alias(name=f"{self._prefix}efs-tls-only")
+        name = "efs-policy"
+        former = pulumi.Alias(name="efs-tls-only")
         return aws.efs.FileSystemPolicy(
             name,
             file_system_id=self.file_system.id,
@@ -151,11 +135,11 @@ class Storage(pulumi.ComponentResource):
         )
 
     def _driver(self, args: StorageArgs) -> aws.eks.Addon:
-        cluster, name = args.cluster, f"{self._prefix}efs-csi-driver"
+        cluster, name = args.cluster, "efs-csi-driver"
         policy = f"arn:{args.facts.partition}:iam::aws:policy/service-role/AmazonEFSCSIDriverPolicy"
         role = ServiceAccountRole(
-            f"{self._prefix}efs-driver",
-            ServiceAccountRoleArgs(cluster, DRIVER_ACCOUNT, managed_policy=policy),
+            "efs-driver",
+            ServiceAccountRoleArgs(args.settings, cluster, DRIVER_ACCOUNT, managed_policy=policy),
             pulumi.ResourceOptions(parent=self),
         )
         return addon(
@@ -164,7 +148,7 @@ class Storage(pulumi.ComponentResource):
             EFS_DRIVER,
             args.facts.addon_versions[EFS_DRIVER],
             pulumi.ResourceOptions.merge(
-                addon_options(name, args.paused),
+                addon_options(name, args.settings.paused),
                 # The pods of the add-on need nodes, and they need DNS to reach AWS.
                 pulumi.ResourceOptions(parent=self, depends_on=[cluster.coredns, *role.ready]),
             ),

@@ -356,8 +356,8 @@ def a_change_that_eks_cannot_make_is_refused_before_the_first_resource(stack: Ch
     refused = stack.run("pulumi", "up", "--yes", under=WITHOUT_MOUNT_NAMESPACES)
     file.write_text(settings)
     assert refused.returncode != 0, refused.stdout
-    assert key in refused.stdout
-    assert "EKS cannot change them. Write the former values" in " ".join(refused.stdout.split())
+    assert f"{key}: " in refused.stdout
+    assert "EKS cannot change them. Write the former value" in " ".join(refused.stdout.split())
     assert inventory(stack.client) == before
 
 

@@ -29,7 +29,7 @@ from infra.bucket import Bucket, BucketArgs
 from infra.iam import assumed_by
 from infra.limited_role import limited_role
 from infra.provider import aws_provider
-from settings.schema import load
+from settings.schema import Settings, load
 
 NEW = ("path", "permissionsBoundary")
 
@@ -40,16 +40,16 @@ def as_before(args):
 
 
 class Key:
-    key_arn = existing = "alias/aws/s3"
+    key_arn = "alias/aws/s3"
 
 
 EARLIER = pathlib.Path("earlier").exists()
 if EARLIER:
     pulumi.runtime.register_resource_transform(as_before)
+    Settings.bucket_name = "bucket"
 settings, _ = load()
 on_aws = pulumi.ResourceOptions(providers=[aws_provider(settings)])
-name = "bucket" if EARLIER else settings.bucket_name
-bucket = Bucket("bucket", BucketArgs(name, Key, False), on_aws)
+bucket = Bucket("bucket", BucketArgs(settings, Key), on_aws)
 limited_role("cluster-role", settings, assumed_by("eks.amazonaws.com"), bucket)
 """
 

@@ -142,9 +142,7 @@ def test_a_change_that_replaces_the_file_system(project: Project) -> None:
 
 
 def test_a_change_that_violates_the_policy(project: Project) -> None:
-    code, comment = project.preview(
-        "infra/storage.py", ("referenced_security_group_id=args.cluster.worker_group.id,", 'cidr_ipv4="0.0.0.0/0",')
-    )
+    code, comment = project.preview("infra/storage.py", ('"from", args.cluster.worker_group,', '"from", "0.0.0.0/0",'))
     assert code == 1, comment
     assert above_the_diff(comment) == expected("breaks-policy.md")
 

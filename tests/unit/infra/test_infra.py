@@ -9,8 +9,9 @@ import pulumi
 import pytest
 import yaml
 
-from infra.cluster import ami_type, group_sizes, kubeconfig
+from infra.kubeconfig import kubeconfig
 from infra.pause import _reject
+from infra.workers import ami_type, group_sizes
 from settings.aws_facts import Architecture, InstanceType
 from settings.credentials import CliCredentials, cli_credentials, not_for_cli
 from settings.subnets import LARGEST, MAX_ZONES, SMALLEST, cidr_plan
@@ -127,8 +128,8 @@ def test_a_paused_stack_has_no_workers_and_creates_nothing_that_needs_them(
     def hooked(kind: str) -> set[str]:
         return {r.name for r in paused.resources.values() if list(getattr(r.options.hooks, kind))}
 
-    # The cluster and the bucket have hooks of their own.
-    assert hooked("before_update") - {"eks", "bucket-encryption"} == jobs
+    # The cluster and the key have hooks of their own.
+    assert hooked("before_update") - {"eks", "encryption"} == jobs
     assert hooked("before_create") == jobs | {"coredns", "efs-csi-driver"}
     assert hooked("before_delete") == set(), "destroy would have to run the program"
     # Their new versions would not become active without nodes.
