@@ -202,7 +202,7 @@ class Checkout:
     def resources(self) -> list[dict[str, Any]]:
         """The resources in the engine's state."""
         (file,) = self.sandbox.glob("state/.pulumi/stacks/*/local.json")
-        recorded = json.loads(file.read_text())["checkpoint"]["latest"] or {}
+        recorded = json.loads(file.read_text())["checkpoint"].get("latest") or {}
         return recorded.get("resources") or []
 
     def ids(self, prefix: str) -> dict[str, str]:

@@ -129,6 +129,7 @@ class Stack:
 def stack(cached: None, tmp_path: Path) -> Iterator[Stack]:
     checkout = Checkout.make(tmp_path)
     checkout.stub_training(HELD_TRAINING)
+    checkout.set(data={"records": 300})
     yield Stack(checkout)
     checkout.stop()
 
@@ -224,7 +225,6 @@ def training_that_nobody_waits_for_is_left_alone(stack: Stack) -> None:
     stack.train_again(wait=False)
     stack.checkout.up()
     trainers = stack.running({})
-    assert stack.planned() == {}
     lock = stale_lock(stack.checkout)
     assert "nothing changed" in stack.checkout.up()
     assert not lock.exists()
