@@ -137,8 +137,7 @@ def stack_policies(settings: Settings, deployers: Sequence[Identity], account: A
     stack, iam = settings.stack, f"arn:{account.partition}:iam::{account.number}"
     named = (settings.deployer,) if settings.deployer else ()
     people = (f"{iam}:role/{DEPLOY}{stack}", *(each.arn for each in deployers), *named, *settings.admins)
-    source = settings.data.sources[0].removeprefix("s3://").partition("/")[0] if settings.data.from_s3 else ""
-    bucket = f"arn:{account.partition}:s3:::{source}"
+    bucket = f"arn:{account.partition}:s3:::{settings.data_source.bucket}"
     names = Names(
         account=account.number,
         cluster=settings.cluster_name,
@@ -148,7 +147,7 @@ def stack_policies(settings: Settings, deployers: Sequence[Identity], account: A
         stack=stack,
         zone=settings.zone_name,
         principals=tuple(dict.fromkeys(people)),
-        data=(bucket, f"{bucket}/*") if source else (),
+        data=(bucket, f"{bucket}/*") if settings.data_source.bucket else (),
         key=(settings.kms_key_arn,) if settings.kms_key_arn else (),
     )
     boundary = document(*boundary_policy(names)["Statement"])

@@ -84,8 +84,8 @@ class JobRoles(pulumi.ComponentResource):
             role_args = ServiceAccountRoleArgs(settings, args.cluster, full_name, statements)
             return ServiceAccountRole(job, role_args, pulumi.ResourceOptions(parent=self))
 
-        if settings.data.from_s3:
-            (source,) = settings.data.sources
+        if settings.data_source.kind == contract.S3:
+            (source,) = settings.data_source.addresses
             reading = read_source(args.facts.partition, key_arn, source, settings.data_is_secret)
             self.data = role("data", contract.DATA_JOB, reading)
         if settings.export.enabled:

@@ -26,7 +26,6 @@ Problems = Iterator[Problem]
 
 NOT_A_RANGE = "is not an IPv4 range, or its address is not the first one of the range"
 LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-HTTPS_ADDRESS = r"https://[^\s/]+/\S+"
 EMAIL = r"[^@\s,;<>\"]{1,64}@[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?\.[A-Za-z]{2,}"
 IMAGE = r"[a-z0-9]+([._/:-]+[A-Za-z0-9]+)*(@sha256:[0-9a-f]{64})?"
 PRIVATE = [ipaddress.IPv4Network(n) for n in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")]
@@ -181,7 +180,7 @@ def _numbers(s: Settings) -> Problems:
         why = f"is more than the {s.workers.count} workers, and a worker can run only one trainer (host ports)"
         instead = f"Write {max(s.workers.count, 1)} or fewer, or workers.count: {s.trainers}"
         yield Problem("trainers", s.trainers, why, instead)
-    if s.data.source == "synthetic" and 1 <= s.data.records < s.trainers:
+    if s.data_source.kind == contract.SYNTHETIC and 1 <= s.data.records < s.trainers:
         yield Problem(
             "data.records",
             s.data.records,
@@ -337,7 +336,7 @@ def _secrets(s: Settings) -> Problems:
 
 
 def _data(s: Settings) -> Problems:
-    for i, source in enumerate(s.data.sources):
+    for i, source in enumerate(s.data_source.addresses):
         shown = contract.without_credentials(source)
         if shown != source and not s.is_secret(source):
             why = "has a query string or a password, and everybody who sees the stack file or the cluster can read it"
@@ -345,18 +344,17 @@ def _data(s: Settings) -> Problems:
             instead = f"Store it as a secret: pulumi config set --path {shlex.quote(key)} --secret"
             yield Problem(key, shown, why, instead)
     instead = "Write synthetic, s3://bucket/key, s3://bucket/folder/, https://host/file or a list of https:// addresses"
-    if isinstance(s.data.source, str):
-        if not re.fullmatch(rf"synthetic|{HTTPS_ADDRESS}|s3://[a-z0-9.-]{{3,63}}/\S+", s.data.source):
-            shown = contract.without_credentials(s.data.source)
-            yield Problem("data.source", shown, "is not a data source", instead)
-    else:
+    if s.data_source.kind == contract.INVALID and isinstance(s.data.source, str):
+        shown = contract.without_credentials(s.data.source)
+        yield Problem("data.source", shown, "is not a data source", instead)
+    elif s.data_source.kind == contract.INVALID:
         for source in s.data.source:
-            if not re.fullmatch(HTTPS_ADDRESS, source):
+            if not contract.is_https(source):
                 shown = contract.without_credentials(source)
                 yield Problem("data.source", shown, "is not an https:// address", "Write https://host/file")
         if not s.data.source:
             yield Problem("data.source", s.data.source, "is an empty list", instead)
-    if s.data.sha256 and not s.data.is_one_file:
+    if s.data.sha256 and not s.data_source.is_one_file:
         why = "is the checksum of one file, and data.source can be more than one"
         yield Problem("data.sha256", s.data.sha256, why, "Leave it empty")
     if not re.fullmatch(r"([0-9a-f]{64})?", s.data.sha256):

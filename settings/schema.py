@@ -4,7 +4,6 @@ import dataclasses
 import difflib
 import json
 import re
-import urllib.parse
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -22,7 +21,6 @@ from workloads.in_pod import contract
 PROJECT = Path(__file__).parent.parent
 # These fields come from Pulumi, not from the project's own settings.
 ENGINE_KEYS = ("project", "stack", "aws", "secrets", "stored")
-HTTPS_PORT = 443
 # EKS needs two zones; this many are used if a stack names none.
 DEFAULT_ZONES = 2
 # The default quota of EKS for the nodes of one group. The limit of 30 groups needs more addresses than a VPC has.
@@ -94,23 +92,6 @@ class Data:
     sha256: str
     records: int
     timeout_minutes: int
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        return (self.source,) if isinstance(self.source, str) else self.source
-
-    @property
-    def from_s3(self) -> bool:
-        return isinstance(self.source, str) and self.source.startswith("s3://")
-
-    @property
-    def ports(self) -> tuple[int, ...]:
-        """The ports of the servers with the data. S3 uses the port of https, too."""
-        return tuple(sorted({HTTPS_PORT, *(_port(source) for source in self.sources)}))
-
-    @property
-    def is_one_file(self) -> bool:
-        return len(self.sources) == 1 and not self.sources[0].endswith("/")
 
 
 @dataclass(frozen=True)
@@ -198,9 +179,13 @@ class Settings:
             "job.image": True,
             "job.gpuPluginImage": bool(self.job.gpus_per_trainer),
             "data.image": bool(self.data.image),
-            "export.image": self.export.enabled or self.data.from_s3,
+            "export.image": self.export.enabled or self.data_source.kind == contract.S3,
         }
         return {key: image for key, image in self.images.items() if used[key]}
+
+    @property
+    def data_source(self) -> contract.DataSource:
+        return contract.DataSource.parse(self.data.source)
 
     @property
     def data_is_secret(self) -> bool:
@@ -411,14 +396,6 @@ def _mapping(given: object) -> dict[str, object]:
     if not isinstance(value, Mapping):
         raise ValueError("is not a map")
     return dict(value)
-
-
-def _port(source: str) -> int:
-    """The port in an address. An invalid port is reported by the checks."""
-    try:
-        return urllib.parse.urlsplit(source).port or HTTPS_PORT
-    except ValueError:
-        return HTTPS_PORT
 
 
 def _decoded(value: object) -> object:

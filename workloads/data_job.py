@@ -44,7 +44,7 @@ class DataJob(pulumi.ComponentResource):
         child = object_options(self)
         account = ServiceAccount(f"{names}{NAME}", ServiceAccountArgs(NAME, args.namespace), child)
         network = NetworkPolicy(
-            f"{names}{NAME}-network", NetworkPolicyArgs(NAME, args.namespace, settings.data.ports), child
+            f"{names}{NAME}-network", NetworkPolicyArgs(NAME, args.namespace, settings.data_source.ports), child
         )
         code = {f"{settings.job.config_dir}/{path}": file for path, file in settings.job.code_files.items()}
         files = {**scripts.with_imports("prepare.py", "fetch.sh"), **code}
@@ -95,10 +95,11 @@ def data_job_spec(
     if not args.aws_role:
         return {"backoff_limit": RETRIES, "template": pod(NAME, account, volumes, [main])}
     role = aws_token(args.aws_role)
+    recursive = [] if settings.data_source.is_one_file else ["--recursive"]
     fetch = container(
         FETCH,
         settings.export.image,
-        ["bash", f"{contract.SCRIPTS}/fetch.sh"],
+        ["bash", f"{contract.SCRIPTS}/fetch.sh", *recursive],
         {
             **source.env,
             Env.FETCH_PREFIX: f"{folder}/{contract.FETCHED}",

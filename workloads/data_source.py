@@ -1,4 +1,4 @@
-"""The address of the data, as a variable for containers. A secret address is in a Kubernetes Secret."""
+"""The data source, as variables for containers. If an address is secret, they are in a Kubernetes Secret."""
 
 import base64
 import hashlib
@@ -10,9 +10,8 @@ import pulumi_kubernetes as k8s
 
 from settings.schema import Settings
 from workloads.in_cluster import object_options
+from workloads.in_pod import contract
 from workloads.in_pod.contract import Env
-
-KEY = "source"
 
 
 @dataclass(frozen=True)
@@ -22,24 +21,31 @@ class DataSourceArgs:
 
 
 class DataSource(pulumi.ComponentResource):
-    """`env` or `secrets` contains the variable."""
+    """`env` or `secrets` contains the variables."""
 
     env: Mapping[str, str]
     secrets: Mapping[str, k8s.core.v1.SecretKeySelectorArgsDict]
 
     def __init__(self, name: str, args: DataSourceArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("paddle:workloads:DataSource", name, None, opts)
-        source = " ".join(args.settings.data.sources)
-        self.env, self.secrets = {Env.DATA_SOURCE: source}, {}
+        source = args.settings.data_source
+        self.env, self.secrets = {Env.DATA_SOURCE: source.to_json()}, {}
+        if source.kind == contract.S3:
+            # The image of fetch.sh may have no program that reads JSON.
+            self.env[Env.FETCH_ADDRESS] = source.addresses[0]
         if args.settings.data_is_secret:
             secret = k8s.core.v1.Secret(
                 name,
-                metadata={"name": f"{name}-{digest(source)}", "namespace": args.namespace},
-                data={KEY: pulumi.Output.secret(base64.b64encode(source.encode()).decode())},
+                metadata={"name": f"{name}-{digest(source.to_json())}", "namespace": args.namespace},
+                data={
+                    key: pulumi.Output.secret(base64.b64encode(text.encode()).decode())
+                    for key, text in self.env.items()
+                },
                 immutable=True,
                 opts=object_options(self),
             )
-            self.env, self.secrets = {}, {Env.DATA_SOURCE: {"name": secret.metadata["name"], "key": KEY}}
+            self.secrets = {key: {"name": secret.metadata["name"], "key": key} for key in self.env}
+            self.env = {}
         self.register_outputs({})
 
 

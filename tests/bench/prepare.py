@@ -43,7 +43,7 @@ def main() -> int:
             "OUT_DIR": str(folder / "out"),
             "SPLIT_COUNT": str(SHARDS),
             "TRAIN_CONFIG_DIR": "quick_start",
-            "DATA_SOURCE": "s3://bucket/big",
+            "DATA_SOURCE": contract.DataSource(contract.S3, ("s3://bucket/big",)).to_json(),
             "POD_UID": "bench",
         }
         ours, theirs, memory = [], [], 0

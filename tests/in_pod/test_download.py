@@ -15,6 +15,7 @@ from typing import Any
 import download
 import prepare
 import pytest
+from contract import HTTPS, DataSource
 from progress import DataError
 
 CONTENT = b"".join(b"%d\trecord %d\n" % (n % 2, n) for n in range(20_000))
@@ -123,7 +124,7 @@ def test_a_failed_download_is_one_line_and_exit_status_1(
     web.answers[path], message = BAD_ANSWERS[path]
     for name, value in {"OUT_DIR": str(tmp_path), "SPLIT_COUNT": "2", "TRAIN_CONFIG_DIR": "quick_start"}.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setenv("DATA_SOURCE", web.url(path))
+    monkeypatch.setenv("DATA_SOURCE", DataSource(HTTPS, (web.url(path),)).to_json())
     assert prepare.main() == 1
     error = capfd.readouterr().err
     assert error.startswith(f"prepare.py: {web.url(path)} cannot be downloaded: ")
@@ -263,7 +264,9 @@ def test_a_server_that_is_busy_for_a_moment_is_asked_again(web: Web, tmp_path: P
 def run(out: Path, code: Path, *urls: str, sha256: str = "") -> list[bytes]:
     """The shards that the data Job makes of these addresses."""
     prepare.prepare(
-        prepare.DataSettings(out=out, splits=2, code=code, sources=urls, fetched=None, records=0, sha256=sha256)
+        prepare.DataSettings(
+            out=out, splits=2, code=code, source=DataSource(HTTPS, urls), fetched=None, records=0, sha256=sha256
+        )
     )
     return [(out / "data" / number / "records.txt").read_bytes() for number in "01"]
 
@@ -333,7 +336,7 @@ def test_no_message_contains_the_query_of_an_address(
     web.answers[f"{path}?{QUERY}"] = answer
     for name, value in {"OUT_DIR": str(tmp_path), "SPLIT_COUNT": "2", "TRAIN_CONFIG_DIR": "quick_start"}.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setenv("DATA_SOURCE", web.url(f"{path}?{QUERY}"))
+    monkeypatch.setenv("DATA_SOURCE", DataSource(HTTPS, (web.url(f"{path}?{QUERY}"),)).to_json())
     assert prepare.main() == 1
     shown = "".join(capfd.readouterr())
     assert f"{web.url(path)}" in shown

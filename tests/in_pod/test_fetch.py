@@ -19,7 +19,7 @@ def environment(bucket: Bucket, out: Path, source: str) -> dict[str, str]:
     """The environment of the init container."""
     return {
         **bucket.environment,
-        "DATA_SOURCE": source,
+        "FETCH_ADDRESS": source,
         "FETCH_PREFIX": f"{out}/{contract.FETCHED}",
         "POD_UID": "some-pod",
     }
@@ -31,8 +31,9 @@ def put(bucket: Bucket, objects: dict[str, bytes]) -> None:
 
 
 def fetch(bucket: Bucket, out: Path, source: str) -> subprocess.CompletedProcess[str]:
+    recursive = ["--recursive"] if source.endswith("/") else []
     return subprocess.run(
-        ["bash", TRAINER / "fetch.sh"], env=environment(bucket, out, source), capture_output=True, text=True
+        ["bash", TRAINER / "fetch.sh", *recursive], env=environment(bucket, out, source), capture_output=True, text=True
     )
 
 

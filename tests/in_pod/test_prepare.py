@@ -25,6 +25,7 @@ import progress
 import pytest
 import shards as shards_module
 import splitting
+from contract import DataSource
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from progress import DataError
@@ -54,6 +55,12 @@ class KillPoint:
 
 
 kill_point = KillPoint()
+SYNTHETIC = DataSource(contract.SYNTHETIC, ()).to_json()
+
+
+def in_s3(address: str) -> str:
+    """The variable DATA_SOURCE for this address."""
+    return DataSource(contract.S3, (address,)).to_json()
 
 
 def from_s3(out: Path, splits: int, code: Path, objects: Mapping[str, Path]) -> prepare.DataSettings:
@@ -67,7 +74,13 @@ def from_s3(out: Path, splits: int, code: Path, objects: Mapping[str, Path]) -> 
     (fetched / contract.FETCH_DONE).touch()
     key = next(iter(objects)) if len(objects) == 1 else "folder/"
     return prepare.DataSettings(
-        out=out, splits=splits, code=code, sources=(f"s3://b/{key}",), fetched=fetched, records=0, sha256=""
+        out=out,
+        splits=splits,
+        code=code,
+        source=DataSource(contract.S3, (f"s3://b/{key}",)),
+        fetched=fetched,
+        records=0,
+        sha256="",
     )
 
 
@@ -284,7 +297,7 @@ def test_sigkill_at_random_moments_of_a_real_run(tmp_path: Path) -> None:
         **os.environ,
         "OUT_DIR": str(out),
         "TRAIN_CONFIG_DIR": "quick_start",
-        "DATA_RECORDS": "30000",
+        "DATA_SOURCE": SYNTHETIC,
     }
     rng = random.Random(5)
     whole = 0.0
@@ -371,7 +384,7 @@ def test_a_stamp_that_something_else_wrote_counts_as_other_data(
 def synthetic(out: Path, code: Path) -> prepare.DataSettings:
     """Data that is not made again if it is there."""
     return prepare.DataSettings(
-        out=out, splits=3, code=code, sources=("synthetic",), fetched=None, records=500, sha256=""
+        out=out, splits=3, code=code, source=DataSource(contract.SYNTHETIC, ()), fetched=None, records=500, sha256=""
     )
 
 
@@ -432,7 +445,13 @@ def test_of_two_data_jobs_at_once_the_one_that_started_last_wins(
 
 def test_many_data_jobs_at_once_leave_one_complete_set(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    environment = {**os.environ, "OUT_DIR": str(out), "TRAIN_CONFIG_DIR": "quick_start", "DATA_RECORDS": "2000"}
+    environment = {
+        **os.environ,
+        "OUT_DIR": str(out),
+        "TRAIN_CONFIG_DIR": "quick_start",
+        "DATA_SOURCE": SYNTHETIC,
+        "DATA_RECORDS": "2000",
+    }
     processes = [
         subprocess.Popen(
             [sys.executable, TRAINER / "prepare.py"],
@@ -457,7 +476,7 @@ def test_sigterm_ends_the_data_job_at_once(tmp_path: Path) -> None:
         "OUT_DIR": str(tmp_path / "out"),
         "SPLIT_COUNT": "2",
         "TRAIN_CONFIG_DIR": "quick_start",
-        "DATA_SOURCE": "synthetic",
+        "DATA_SOURCE": SYNTHETIC,
         "DATA_RECORDS": "100000000",
     }
     process = subprocess.Popen([sys.executable, TRAINER / "prepare.py"], env=environment, stderr=subprocess.PIPE)
@@ -487,7 +506,7 @@ def test_errors_of_the_volume_that_pass_do_not_fail_the_data_job(tmp_path: Path,
         "OUT_DIR": str(out),
         "SPLIT_COUNT": "3",
         "TRAIN_CONFIG_DIR": "quick_start",
-        "DATA_SOURCE": f"s3://bucket/{'folder/' if objects > 1 else '0'}" if objects else "synthetic",
+        "DATA_SOURCE": in_s3(f"s3://bucket/{'folder/' if objects > 1 else '0'}") if objects else SYNTHETIC,
         "DATA_RECORDS": "100",
         "POD_UID": "some-pod",
     }
@@ -560,13 +579,9 @@ def test_data_that_cannot_be_split_is_a_clear_error(tmp_path: Path, code: Path, 
     ("name", "value", "message"),
     [
         ("SPLIT_COUNT", "0", "SPLIT_COUNT is '0': it must be a whole number of at least 1"),
-        (
-            "DATA_SOURCE",
-            "http://x",
-            "DATA_SOURCE is 'http://x': it must be synthetic, s3://bucket/key,",
-        ),
-        ("DATA_SOURCE", "s3://b/k", "POD_UID is not set"),
-        ("DATA_SOURCE", "s3://b/k https://x/y", "DATA_SOURCE is 's3://b/k https://x/y': it must be"),
+        ("DATA_SOURCE", "", "DATA_SOURCE is not set"),
+        ("DATA_SOURCE", "http://x", "DATA_SOURCE is not the JSON text that the data Job sets"),
+        ("DATA_SOURCE", in_s3("s3://b/k"), "POD_UID is not set"),
         ("DATA_SHA256", "0" * 64, "DATA_SHA256 is set, but DATA_SOURCE is more than one file"),
         ("TRAIN_CONFIG_DIR", "", "TRAIN_CONFIG_DIR is not set"),
         ("TRAIN_CONFIG_DIR", "nowhere", "TRAIN_CONFIG_DIR: the training code "),
@@ -574,7 +589,7 @@ def test_data_that_cannot_be_split_is_a_clear_error(tmp_path: Path, code: Path, 
 )
 def test_a_wrong_setting_is_one_line_that_names_it(tmp_path: Path, name: str, value: str, message: str) -> None:
     environment = {"OUT_DIR": str(tmp_path / "out"), "SPLIT_COUNT": "2", "TRAIN_CONFIG_DIR": "quick_start"}
-    environment |= {"DATA_SOURCE": "s3://b/folder/" if name == "DATA_SHA256" else "synthetic", name: value}
+    environment |= {"DATA_SOURCE": in_s3("s3://b/folder/") if name == "DATA_SHA256" else SYNTHETIC, name: value}
     result = subprocess.run(
         [sys.executable, TRAINER / "prepare.py"], env={**os.environ, **environment}, capture_output=True, text=True
     )
@@ -597,7 +612,7 @@ def test_a_big_file_needs_little_memory(tmp_path: Path, code: Path) -> None:
         "OUT_DIR": str(tmp_path / "out"),
         "SPLIT_COUNT": "3",
         "TRAIN_CONFIG_DIR": "quick_start",
-        "DATA_SOURCE": "s3://b/k",
+        "DATA_SOURCE": in_s3("s3://b/k"),
         "POD_UID": "some-pod",
     }
     from_s3(tmp_path / "out", 3, code, {"k": big})

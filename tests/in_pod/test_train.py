@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import contract
 import prepare
 import pytest
 
@@ -37,6 +38,7 @@ def make_run(folder: Path, api: FakeApi, account: Path, trainers: int) -> Traini
         **os.environ,
         "OUT_DIR": str(run.root),
         "SPLIT_COUNT": str(trainers),
+        "DATA_SOURCE": contract.DataSource.parse("synthetic").to_json(),
         "TRAIN_CONFIG_DIR": "quick_start",
         "DATA_RECORDS": "6000",
     }

@@ -28,6 +28,7 @@ DAEMON_SET = Kind("apps/v1", "DaemonSet", "daemonsets", True)
 # The sandbox runs as this user. It must stay an administrator of the cluster.
 USER = "arn:aws:iam::123456789012:user/deployer"
 BOUNDARY = "arn:aws:iam::123456789012:policy/limit"
+LAB_DATA = '{"kind": "https", "addresses": ["https://lab/data"]}'
 # What EKS cannot change, so these changes are refused before the first resource.
 REFUSED: Mapping[str, object] = {"vpcCidr": "10.7.0.0/16", "availabilityZones": ["us-west-2b", "us-west-2c"]}
 # AWS cannot change the key of a running stack: test_lifecycle.py.
@@ -215,7 +216,7 @@ GROUPS: Mapping[str, list[Change]] = {
         Change("job.sharedMemoryGiB", 5, shared_memory, "5Gi"),
         Change("data.image", "lab/data:1", lambda s: main(s, "data")["image"], "lab/data:1"),
         Change("data.command", ["split"], lambda s: main(s, "data")["command"], ["split"]),
-        Change("data.source", "https://lab/data", environment("data", "DATA_SOURCE"), "https://lab/data"),
+        Change("data.source", "https://lab/data", environment("data", "DATA_SOURCE"), LAB_DATA),
         Change("data.sha256", SHA256, environment("data", "DATA_SHA256"), SHA256),
         Change("data.records", 300, environment("data", "DATA_RECORDS"), "300"),
         Change("data.timeoutMinutes", 20, minutes("data"), 20),

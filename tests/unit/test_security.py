@@ -449,11 +449,11 @@ def test_a_secret_data_source_is_only_in_a_kubernetes_secret(program: RunStack) 
     graph = program({"data": {"source": {"secure": SIGNED}}})
     secret = graph.one("kubernetes:core/v1:Secret", "paddle-data-source")
     assert secret.secrets == {"data"}
-    assert base64.b64decode(secret.inputs["data"]["source"]).decode() == SIGNED
+    assert json.loads(base64.b64decode(secret.inputs["data"]["DATA_SOURCE"]))["addresses"] == [SIGNED]
     name = secret.inputs["metadata"]["name"]
     (container,) = graph.one("kubernetes:batch/v1:Job", "paddle-data").inputs["spec"]["template"]["spec"]["containers"]
     (source,) = [entry for entry in container["env"] if entry["name"] == "DATA_SOURCE"]
-    assert source["valueFrom"] == {"secretKeyRef": {"name": name, "key": "source"}}
+    assert source["valueFrom"] == {"secretKeyRef": {"name": name, "key": "DATA_SOURCE"}}
     assert not re.search("Signature|host.example", plain_inputs(graph))
     other = program({"data": {"source": {"secure": SIGNED + "a"}}}).one("kubernetes:core/v1:Secret")
     assert other.inputs["metadata"]["name"] != name, "the Job would not be replaced"
@@ -463,7 +463,8 @@ def test_a_list_with_one_secret_address_is_only_in_a_kubernetes_secret(program: 
     graph = program({"data": {"source": ["https://host/open", {"secure": SIGNED}]}})
     secret = graph.one("kubernetes:core/v1:Secret", "paddle-data-source")
     assert secret.secrets == {"data"}
-    assert base64.b64decode(secret.inputs["data"]["source"]).decode() == f"https://host/open {SIGNED}"
+    sent = json.loads(base64.b64decode(secret.inputs["data"]["DATA_SOURCE"]))
+    assert sent["addresses"] == ["https://host/open", SIGNED]
     assert not re.search("Signature|host.example", plain_inputs(graph))
 
 

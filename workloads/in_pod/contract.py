@@ -1,4 +1,4 @@
-"""What the program and the scripts in the pods agree on: variable names, mount points and the layout of the volume.
+"""What the program and the scripts in the pods agree on: names, mount points, the data source and the volume.
 
 The program imports this file. Every Job gets a copy of it beside its scripts.
 """
@@ -10,6 +10,7 @@ import dataclasses
 import json
 import re
 import time
+import urllib.parse
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Iterable, NamedTuple, TypeVar
@@ -61,6 +62,7 @@ class Env:
     OUT_DIR = "OUT_DIR"
     SPLIT_COUNT = "SPLIT_COUNT"
     DATA_SOURCE = "DATA_SOURCE"
+    FETCH_ADDRESS = "FETCH_ADDRESS"
     FETCH_PREFIX = "FETCH_PREFIX"
     DATA_SHA256 = "DATA_SHA256"
     DATA_RECORDS = "DATA_RECORDS"
@@ -131,6 +133,60 @@ def repeat(job: str) -> str:
 
 
 SPLIT_AGAIN = f"run the data Job again: {run_again(DATA_JOB)}"
+
+HTTPS_PORT = 443
+SYNTHETIC, S3, HTTPS, INVALID = "synthetic", "s3", "https", "invalid"
+
+
+@dataclass(frozen=True)
+class DataSource:
+    """Where the data comes from: generated (without an address), from one address in S3, or from https addresses."""
+
+    kind: str = INVALID
+    addresses: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, setting: str | tuple[str, ...]) -> DataSource:
+        """From the setting data.source. The checks refuse the kind INVALID."""
+        if setting == SYNTHETIC:
+            return cls(SYNTHETIC, ())
+        addresses = (setting,) if isinstance(setting, str) else setting
+        if isinstance(setting, str) and re.fullmatch(r"s3://[a-z0-9.-]{3,63}/\S+", setting):
+            return cls(S3, addresses)
+        return cls(HTTPS if addresses and all(map(is_https, addresses)) else INVALID, addresses)
+
+    @classmethod
+    def from_json(cls, text: str) -> DataSource:
+        return from_json(cls, parse_json(text, dict)) or cls()
+
+    def to_json(self) -> str:
+        return json.dumps(dataclasses.asdict(self))
+
+    @property
+    def is_one_file(self) -> bool:
+        return len(self.addresses) < 2 and not "".join(self.addresses).endswith("/")
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """The ports of the servers with the data. S3 uses the port of https, too."""
+        return tuple(sorted({HTTPS_PORT, *(urllib.parse.urlsplit(each).port or HTTPS_PORT for each in self.addresses)}))
+
+    @property
+    def bucket(self) -> str:
+        """The bucket in S3, or nothing."""
+        return self.addresses[0].split("/")[2] if self.kind == S3 else ""
+
+    @property
+    def shown(self) -> str:
+        """The source as it may appear in logs and files."""
+        return " ".join(map(without_credentials, self.addresses)) or self.kind
+
+
+def is_https(address: str) -> bool:
+    try:
+        return urllib.parse.urlsplit(address).port != 0 and bool(re.fullmatch(r"https://[^\s/]+/\S+", address))
+    except ValueError:
+        return False
 
 
 def without_credentials(source: str) -> str:

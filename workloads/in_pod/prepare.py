@@ -31,7 +31,6 @@ SEED = 2016
 GOOD = "great superb lovely charming brilliant moving funny clever warm gripping fresh honest bold tender rich"
 BAD = "dull awful boring clumsy weak tedious bland messy cold shallow noisy stale lazy hollow grim"
 PLAIN = "the a film movie story plot actor scene director music ending it this that was is with and very quite"
-SYNTHETIC = "synthetic"
 DOWNLOADS_AT_ONCE = 4
 LOCK_FILE = ".prepare.lock"
 WORK_PREFIX = ".prepare-"
@@ -43,15 +42,10 @@ class DataSettings(NamedTuple):
     out: Path
     splits: int
     code: Path
-    sources: tuple[str, ...]
+    source: contract.DataSource
     fetched: Path | None  # where the init container put the objects from S3
     records: int
     sha256: str
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The sources as they may appear in logs and files."""
-        return tuple(map(contract.without_credentials, self.sources))
 
 
 def read_settings(env: Mapping[str, str]) -> DataSettings:
@@ -63,26 +57,24 @@ def read_settings(env: Mapping[str, str]) -> DataSettings:
             raise DataError(f"{name} is {value!r}: it must be a whole number of at least {least}")
         return int(value)
 
-    for name in (Env.OUT_DIR, Env.SPLIT_COUNT, Env.TRAIN_CONFIG_DIR):
+    for name in (Env.OUT_DIR, Env.SPLIT_COUNT, Env.TRAIN_CONFIG_DIR, Env.DATA_SOURCE):
         if not env.get(name):
             raise DataError(f"{name} is not set: the data Job must set it")
-    text, sha256 = env.get(Env.DATA_SOURCE) or SYNTHETIC, env.get(Env.DATA_SHA256, "").lower()
-    sources = tuple(text.split())
-    from_s3 = text.startswith("s3://") and len(sources) == 1
-    if text != SYNTHETIC and not from_s3 and not all(source.startswith("https://") for source in sources):
-        why = "it must be synthetic, s3://bucket/key, s3://bucket/folder/ or one or more https:// addresses"
-        shown = " ".join(map(contract.without_credentials, sources))
-        raise DataError(f"{Env.DATA_SOURCE} is {shown!r}: {why}")
-    if sha256 and (len(sources) > 1 or (from_s3 and text.endswith("/"))):
+    out, sha256 = Path(env[Env.OUT_DIR]), env.get(Env.DATA_SHA256, "").lower()
+    source = contract.DataSource.from_json(env[Env.DATA_SOURCE])
+    if source.kind == contract.INVALID:
+        # Without the value, which can be a secret.
+        raise DataError(f"{Env.DATA_SOURCE} is not the JSON text that the data Job sets")
+    if sha256 and not source.is_one_file:
         raise DataError(f"{Env.DATA_SHA256} is set, but {Env.DATA_SOURCE} is more than one file: leave it empty")
-    out = Path(env[Env.OUT_DIR])
+    from_s3 = source.kind == contract.S3
     if from_s3 and not env.get(Env.POD_UID):
         raise DataError(f"{Env.POD_UID} is not set: it names the folder with the objects from S3")
     return DataSettings(
         out=out,
         splits=number(Env.SPLIT_COUNT, "", 1),
         code=Path(__file__).resolve().parent / env[Env.TRAIN_CONFIG_DIR],
-        sources=sources,
+        source=source,
         fetched=contract.fetched_folder(out, env[Env.POD_UID]) if from_s3 else None,
         records=number(Env.DATA_RECORDS, "20000", 1),
         sha256=sha256,
@@ -116,7 +108,7 @@ def check_sum(path: Path, expected: str, source: str) -> None:
 
 def download_all(settings: DataSettings, work: Path) -> list[tuple[str, Path]]:
     """The name of each address and the file that was downloaded from it."""
-    files = [(url, work / f"download-{number}") for number, url in enumerate(settings.sources, 1)]
+    files = [(url, work / f"download-{number}") for number, url in enumerate(settings.source.addresses, 1)]
     with ThreadPoolExecutor(DOWNLOADS_AT_ONCE) as pool:
         jobs = [pool.submit(download, url, path, bool(settings.sha256)) for url, path in files]
         try:
@@ -142,12 +134,12 @@ def fetched_objects(fetched: Path, source: str) -> list[tuple[str, Path]]:
 
 def obtain(settings: DataSettings, work: Path) -> Lines:
     """A file with all records of the source."""
-    if settings.sources == (SYNTHETIC,):
+    if settings.source.kind == contract.SYNTHETIC:
         retry_transient(lambda: synthesize(work / "lines", settings.records))
-        return Lines(work / "lines", 0, SYNTHETIC)
+        return Lines(work / "lines", 0, settings.source.shown)
     fetched = settings.fetched
     if fetched:
-        files = retry_transient(partial(fetched_objects, fetched, settings.sources[0]))
+        files = retry_transient(partial(fetched_objects, fetched, settings.source.addresses[0]))
     else:
         files = download_all(settings, work)
     if settings.sha256:
@@ -163,7 +155,7 @@ def obtain(settings: DataSettings, work: Path) -> Lines:
     for name, path in files:
         end = retry_transient(partial(append_file, path, name, lines, end))
         retry_transient(partial(remove_file, path))
-    return Lines(lines, 0, " ".join(settings.names))
+    return Lines(lines, 0, settings.source.shown)
 
 
 def read_head(path: Path) -> bytes:
@@ -306,11 +298,12 @@ def check_newest(newest: TextIO, work: Path, error: Exception | None = None) -> 
 
 def fill(settings: DataSettings, work: Path) -> None:
     """Make everything in the work folder, then move it to its place."""
-    about: dict[str, Any] = {"source": " ".join(settings.names), "sha256": settings.sha256}
-    if settings.sources == (SYNTHETIC,):
+    about: dict[str, Any] = {"source": settings.source.shown, "sha256": settings.sha256}
+    synthetic = settings.source.kind == contract.SYNTHETIC
+    if synthetic:
         about["synthetic records"] = settings.records
     data = settings.out / contract.DATA
-    known = settings.sources == (SYNTHETIC,) or bool(settings.sha256)
+    known = synthetic or bool(settings.sha256)
     if known and retry_transient(lambda: is_prepared(data, {**about, "splits": settings.splits})):
         print(f"{data}: already has this data in {settings.splits} shards", flush=True)
     else:

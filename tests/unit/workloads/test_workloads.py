@@ -12,6 +12,7 @@ import pytest
 from settings.schema import read
 from tests.unit.conftest import RunStack
 from tests.unit.program import Graph
+from workloads.in_pod.contract import DataSource
 from workloads.next_steps import next_steps
 from workloads.scripts import IN_POD, digest, key_of
 from workloads.training_job import TrainingJobArgs, training_job_spec
@@ -81,7 +82,7 @@ def test_containers_get_the_settings_that_they_use(program: RunStack) -> None:
         "TRAIN_CONFIG_DIR": "sentiment",
     }
     assert {key: value for key, value in env.items() if key.startswith("DATA_")} == {
-        "DATA_SOURCE": "https://example.com/reviews.tar",
+        "DATA_SOURCE": '{"kind": "https", "addresses": ["https://example.com/reviews.tar"]}',
         "DATA_SHA256": "0" * 64,
         "DATA_RECORDS": "77",
     }
@@ -353,23 +354,43 @@ def test_data_from_s3_is_fetched_with_a_separate_role(program: RunStack) -> None
     uid = {"fieldRef": {"fieldPath": "metadata.uid"}}
     assert env_of(fetch) == {
         "AWS_REGION": "eu-west-1",
-        "DATA_SOURCE": "s3://bucket/reviews/",
+        "DATA_SOURCE": '{"kind": "s3", "addresses": ["s3://bucket/reviews/"]}',
+        "FETCH_ADDRESS": "s3://bucket/reviews/",
         "FETCH_PREFIX": "/efs/paddle-cluster-job/.fetched-",
         "POD_UID": uid,
         "HOME": "/tmp",
         "AWS_ROLE_ARN": "arn:aws:mock:eu-west-1:123456789012:data-role",
         "AWS_WEB_IDENTITY_TOKEN_FILE": "/var/run/secrets/eks.amazonaws.com/serviceaccount/token",
     }
-    assert fetch["command"] == ["bash", "/paddle-job/fetch.sh"]
+    assert fetch["command"] == ["bash", "/paddle-job/fetch.sh", "--recursive"]
     data = env_of(container_of(graph, "paddle-data"))
-    assert (data["DATA_SOURCE"], data["POD_UID"]) == ("s3://bucket/reviews/", uid)
+    assert data["POD_UID"] == uid
     assert not [key for key in data if key.startswith("AWS_")]
+    (fetch,) = spec_of(program({"data": {"source": "s3://bucket/key"}}), "paddle-data")["template"]["spec"][
+        "initContainers"
+    ]
+    assert fetch["command"] == ["bash", "/paddle-job/fetch.sh"]
     assert "initContainers" not in spec_of(program(), "paddle-data")["template"]["spec"]
 
 
-def test_a_list_of_addresses_reaches_the_data_job_in_its_order(program: RunStack) -> None:
-    graph = program({"data": {"source": ["https://host/b", "https://host/a"]}})
-    assert env_of(container_of(graph, "paddle-data"))["DATA_SOURCE"] == "https://host/b https://host/a"
+@pytest.mark.parametrize(
+    ("setting", "addresses", "is_one_file", "ports", "bucket", "shown"),
+    [
+        ("synthetic", (), True, (443,), "", "synthetic"),
+        ("s3://bucket/key", ("s3://bucket/key",), True, (443,), "bucket", "s3://bucket/key"),
+        ("s3://bucket/\u00e9/", ("s3://bucket/\u00e9/",), False, (443,), "bucket", "s3://bucket/\u00e9/"),
+        ("https://h:8443/a", ("https://h:8443/a",), True, (443, 8443), "", "https://h:8443/a"),
+        (["https://h/b", "https://h/a"], ("https://h/b", "https://h/a"), False, (443,), "", "https://h/b https://h/a"),
+    ],
+)
+def test_the_data_source_reaches_the_data_job(
+    program: RunStack, setting: Any, addresses: Any, is_one_file: bool, ports: Any, bucket: str, shown: str
+) -> None:
+    text = env_of(container_of(program({"data": {"source": setting}}), "paddle-data"))["DATA_SOURCE"]
+    source = DataSource.from_json(text)
+    assert source == DataSource.parse(tuple(setting) if isinstance(setting, list) else setting)
+    assert source.addresses == addresses
+    assert (source.is_one_file, source.ports, source.bucket, source.shown) == (is_one_file, ports, bucket, shown)
 
 
 def test_the_name_of_a_config_map_changes_with_its_scripts(program: RunStack, monkeypatch: pytest.MonkeyPatch) -> None:
