@@ -11,7 +11,7 @@ from infra.network import Network, NetworkArgs
 from infra.notifications import Notifications, NotificationsArgs
 from infra.provider import aws_provider
 from infra.storage import Storage, StorageArgs
-from settings.checks import checked_facts, checked_settings
+from settings.checked import checked
 from workloads.access import Namespace
 from workloads.data_job import DataJob, DataJobArgs
 from workloads.export_job import ExportJob, ExportJobArgs
@@ -21,9 +21,7 @@ from workloads.next_steps import next_steps
 from workloads.training_job import TrainingJob, TrainingJobArgs
 from workloads.volume import Volume, VolumeArgs
 
-settings, problems = checked_settings()
-provider = aws_provider(settings)
-facts = checked_facts(settings, problems, provider)
+settings, provider, facts = checked(aws_provider)
 
 on_aws = pulumi.ResourceOptions(providers=[provider])
 network = Network("network", NetworkArgs(settings, facts), on_aws)

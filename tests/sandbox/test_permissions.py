@@ -71,7 +71,7 @@ class Recording:
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
     """From an empty account to an empty account."""
-    asked = (PROJECT / "settings/aws_facts.py").read_text()
+    asked = (PROJECT / "settings/ask_aws.py").read_text()
     used = {key for keys in official_calls().values() for key in keys if f"{key}_output(" in asked}
     with aws_part(tmp_path_factory.mktemp("deployer"), "dev") as part:
         client = part.clients(REGION)

@@ -14,6 +14,7 @@ from sandbox.plugins.aws.props import REQUIRED, Prop, blocks, flag, mapping, tex
 from sandbox.plugins.aws.rows import REGION, Checked
 from sandbox.plugins.servicer import ProviderError
 from sandbox.plugins.wire import Secret, State
+from settings.aws_errors import NO_RESOURCE, NO_SUBNET
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ def _subnet(cloud: Cloud, given: Checked) -> State:
         asked["SubnetIds"] = [given["id"]]
     found = list(cloud.pages("ec2:DescribeSubnets", "Subnets", **asked))
     if len(found) != 1:
-        raise ProviderError(f"{'multiple EC2 Subnets' if found else 'no matching EC2 Subnet'} found")
+        raise ProviderError("multiple EC2 Subnets found" if found else NO_SUBNET)
     answered = plain(found[0])
     ipv6: Mapping[str, Any] = next(iter(found[0].get("Ipv6CidrBlockAssociationSet") or []), {})
     launch = answered.get("privateDnsNameOptionsOnLaunch", {})
@@ -253,7 +254,7 @@ def _existing(ask: Callable[[], Any], what: str) -> Any:
     """The answer. The official provider replaces AWS's error for a missing resource with this text."""
     answer = _found(ask)
     if answer is None:
-        raise ProviderError(f"{what}: couldn't find resource")
+        raise ProviderError(f"{what}: {NO_RESOURCE}")
     return answer
 
 

@@ -12,7 +12,8 @@ import pytest
 import yaml
 from pulumi.runtime import mocks
 
-from settings.checks import CODE_BYTES, check
+from settings.checks import check
+from settings.checks.jobs import CODE_BYTES
 from settings.schema import ENGINE_KEYS, Settings, camel, declared, read
 from settings.secure import Stored, config_in, stored
 from tests.unit.conftest import RunStack
