@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 
 from infra.encryption import key_policy
-from tests.emulator.cloud.test_eks_rules import ACCOUNT, Aws, addon, bare, refusal, role, subnets, vpc
-
-__all__ = ["bare", "role", "subnets", "vpc"]
+from tests.emulator.cloud.conftest import ACCOUNT, Aws, addon, refusal
 
 REGION, GROUP = "eu-west-1", "/aws/eks/key-rules/cluster"
 POLICY = {each["Sid"]: each for each in key_policy(ACCOUNT, "aws", "amazonaws.com", REGION, GROUP)}
