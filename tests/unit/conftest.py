@@ -33,9 +33,3 @@ def program(monkeypatch: pytest.MonkeyPatch) -> RunStack:
         return run(monkeypatch, {**config_of(stack), **keyed}, stack, **how)
 
     return start
-
-
-@pytest.fixture
-def running_stack(monkeypatch: pytest.MonkeyPatch) -> None:
-    """AWS already has the subnets of the stack."""
-    monkeypatch.setattr("tests.unit.program.SUBNETS", {"10.0.0.0/19": "us-west-2a", "10.0.32.0/19": "us-west-2b"})

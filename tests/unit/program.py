@@ -4,7 +4,7 @@ import asyncio
 import contextvars
 import json
 import runpy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,14 +38,8 @@ PLACEHOLDER = "203.0.113.0/24"
 SECONDS_FOR_A_RUN = 600
 MEMORY_MIB = {"m6i.xlarge": 16384}
 GPUS = {"g5.xlarge": 1, "g5.12xlarge": 4}
-# Instance types that only some zones offer: the ids of those zones.
-OFFERED_IN: Mapping[str, Sequence[str]] = {}
-# The log groups of the account.
-LOG_GROUPS: Sequence[str] = ()
-# The zones of the subnets that the stack already has, by the range of the subnet.
-SUBNETS: Mapping[str, str] = {}
-# vCPUs of a quota by its code. Service Quotas does not answer for the others.
-QUOTAS: Mapping[str, float] = {}
+# The zones of the subnets of a running stack, by the range of the subnet.
+SUBNETS = {"10.0.0.0/19": "us-west-2a", "10.0.32.0/19": "us-west-2b"}
 EXISTING_KEY = f"arn:aws:kms:us-west-2:{ACCOUNT}:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 USABLE_KEY = {
     "keyManager": "CUSTOMER",
@@ -135,20 +129,35 @@ class Graph:
 ROLE_OF_SESSION = ("assumed-role/ci/run-1", "role/team/ci")
 
 
-class Aws(mocks.Mocks):
-    """Answers like a small AWS: ids, ARNs, and what each region supports."""
+class ProviderError(Exception):
+    """An error of the AWS provider."""
 
-    def __init__(
-        self,
-        region: str,
-        refuse: str = "",
-        services: tuple[str, ...] = OFFERED_SERVICES,
-        session: str = "user/deployer",
-        entry_tags: Mapping[str, str] | None = None,
-    ) -> None:
-        self.region, self.refuse, self.services, self.entry_tags = region, refuse, services, entry_tags
-        self.partition = next((names for part, names in PARTITIONS.items() if region.startswith(part)), AWS)
-        self.session = f"arn:{self.partition[0]}:iam::{ACCOUNT}:{session}"
+
+@dataclass(eq=False)
+class Aws(mocks.Mocks):
+    """Answers like a small AWS: ids, ARNs, and what it offers. An error text is the one of the official provider."""
+
+    region: str = "us-west-2"
+    # A part of the name of a function. AWS refuses every call of such a function.
+    refuse: str = ""
+    services: Collection[str] = OFFERED_SERVICES
+    session: str = "user/deployer"
+    # The tags of every access entry. Without tags, there are no entries.
+    entry_tags: Mapping[str, str] | None = None
+    # Zone ids by zone name, if they are not those of the region.
+    zones: Mapping[str, str] = field(default_factory=dict)
+    # Instance types that only some zones offer: the ids of those zones.
+    offered_in: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    log_groups: Collection[str] = ()
+    # The zones of the subnets that the stack already has, by the range of the subnet.
+    subnets: Mapping[str, str] = field(default_factory=dict)
+    # The vCPUs of a quota by its code. Service Quotas does not answer for the others.
+    quotas: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.zones = self.zones or ZONES[self.region]
+        self.partition = next((names for part, names in PARTITIONS.items() if self.region.startswith(part)), AWS)
+        self.session = f"arn:{self.partition[0]}:iam::{ACCOUNT}:{self.session}"
 
     def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str, dict[str, Any]]:
         state = dict(args.inputs)
@@ -172,69 +181,94 @@ class Aws(mocks.Mocks):
         return f"{args.name}-id", {**state, **computed.get(kind, {})}
 
     def call(self, args: mocks.MockCallArgs) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-        if self.refuse and self.refuse in args.token:
-            return {}, [("", "operation error STS: GetCallerIdentity, ExpiredToken: the token has expired")]
-        zones = ZONES[self.region]
-        asked = args.args.get("instanceType", "")
-        if asked and "." not in asked:
-            return {}, [("instanceType", f"InvalidInstanceType: {asked} does not exist")]
-        service = args.args.get("name", "").rpartition("/")[2]
-        if "getParameter" in args.token and service not in self.services:
-            return {}, [("", f"reading SSM Parameter ({args.args['name']}): couldn't find resource")]
-        if args.args.get("kubernetesVersion") == "1.20":
-            return {}, [("", "couldn't find resource")]
-        principal = args.args.get("userName") or args.args.get("name", "")
-        if principal == "nobody" or ("getAccessEntry" in args.token and self.entry_tags is None):
-            return {}, [("", f"reading {principal}: couldn't find resource")]
-        is_ours = args.args.get("tags", {}).keys() == {"project", "stack"}
-        if "getSubnet" in args.token and not (is_ours and args.args["cidrBlock"] in SUBNETS):
-            return {}, [("", "no matching EC2 Subnet found")]
-        if "getServiceQuota" in args.token and args.args["quotaCode"] not in QUOTAS:
-            return {}, [("", "operation error Service Quotas: GetServiceQuota, AccessDeniedException")]
-        key_id = args.args.get("keyId", "").rpartition("/")[2]
-        if key_id == "missing":
-            return {}, [("", f"reading KMS Key ({args.args['keyId']}): couldn't find resource")]
-        if key_id == "forbidden":
-            return {}, [("", f"reading KMS Key ({args.args['keyId']}): AccessDeniedException: not authorized")]
-        gpus = [{"count": GPUS.get(asked, 0), "manufacturer": "NVIDIA", "memorySize": 1, "name": "A10G"}]
-        wanted = [name for each in args.args.get("filters", []) for name in each["values"]]
-        offers = [(name, zone) for name in wanted for zone in OFFERED_IN.get(name, zones.values())]
-        answers: dict[str, dict[str, Any]] = {
-            "aws:index/getCallerIdentity:getCallerIdentity": {"accountId": ACCOUNT, "arn": self.session},
-            "aws:iam/getSessionContext:getSessionContext": {"issuerArn": self.session.replace(*ROLE_OF_SESSION)},
-            "aws:eks/getAccessEntry:getAccessEntry": {"tags": self.entry_tags},
-            "aws:iam/getRole:getRole": {"arn": f"arn:{self.partition[0]}:iam::{ACCOUNT}:role/{principal}"},
-            "aws:iam/getUser:getUser": {"arn": f"arn:{self.partition[0]}:iam::{ACCOUNT}:user/{principal}"},
-            "aws:index/getPartition:getPartition": dict(zip(("partition", "dnsSuffix"), self.partition, strict=True)),
-            "aws:index/getAvailabilityZones:getAvailabilityZones": {
-                "names": list(zones),
-                "zoneIds": list(zones.values()),
+        questions: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
+            "aws:index/getCallerIdentity:getCallerIdentity": lambda _: {"accountId": ACCOUNT, "arn": self.session},
+            "aws:index/getPartition:getPartition": lambda _: dict(
+                zip(("partition", "dnsSuffix"), self.partition, strict=True)
+            ),
+            "aws:index/getAvailabilityZones:getAvailabilityZones": lambda _: {
+                "names": list(self.zones),
+                "zoneIds": list(self.zones.values()),
             },
-            "aws:ssm/getParameter:getParameter": {"name": args.args.get("name", "")},
-            "aws:eks/getAddonVersion:getAddonVersion": {
-                "version": f"{args.args.get('addonName')} for {args.args.get('kubernetesVersion')}"
+            "aws:iam/getSessionContext:getSessionContext": lambda _: {
+                "issuerArn": self.session.replace(*ROLE_OF_SESSION)
             },
-            "aws:kms/getKey:getKey": {**USABLE_KEY, **OTHER_KEYS.get(key_id, {})},
-            "aws:cloudwatch/getLogGroups:getLogGroups": {
-                "logGroupNames": [
-                    name for name in LOG_GROUPS if name.startswith(args.args.get("logGroupNamePrefix", ""))
-                ],
+            "aws:iam/getRole:getRole": lambda given: self._principal("role", given["name"]),
+            "aws:iam/getUser:getUser": lambda given: self._principal("user", given["userName"]),
+            "aws:eks/getAccessEntry:getAccessEntry": self._access_entry,
+            "aws:eks/getAddonVersion:getAddonVersion": self._addon,
+            "aws:ssm/getParameter:getParameter": self._parameter,
+            "aws:kms/getKey:getKey": self._key,
+            "aws:cloudwatch/getLogGroups:getLogGroups": lambda given: {
+                "logGroupNames": [name for name in self.log_groups if name.startswith(given["logGroupNamePrefix"])],
                 "arns": [],
             },
-            "aws:ec2/getInstanceType:getInstanceType": {
-                "supportedArchitectures": ["arm64" if asked.startswith("m7g") else "x86_64"],
-                "gpuses": gpus if asked in GPUS else [],
-                "defaultVcpus": 4 if asked.endswith(".xlarge") else 2,
-                "memorySize": MEMORY_MIB.get(asked, 8192),
-            },
-            "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings": {
-                "instanceTypes": [name for name, _ in offers],
-                "locations": [zone for _, zone in offers],
-            },
-            "aws:ec2/getSubnet:getSubnet": {"availabilityZone": SUBNETS.get(args.args.get("cidrBlock", ""))},
-            "aws:servicequotas/getServiceQuota:getServiceQuota": {"value": QUOTAS.get(args.args.get("quotaCode", ""))},
+            "aws:ec2/getInstanceType:getInstanceType": self._instance_type,
+            "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings": self._offerings,
+            "aws:ec2/getSubnet:getSubnet": self._subnet,
+            "aws:servicequotas/getServiceQuota:getServiceQuota": self._quota,
         }
-        return answers[args.token], []
+        if self.refuse and self.refuse in args.token:
+            return {}, [("", "operation error STS: GetCallerIdentity, ExpiredToken: the token has expired")]
+        try:
+            return questions[args.token](args.args), []
+        except ProviderError as error:
+            return {}, [("", str(error))]
+
+    def _principal(self, kind: str, name: str) -> dict[str, Any]:
+        if name == "nobody":
+            raise ProviderError(f"reading IAM {kind.title()} ({name}): couldn't find resource")
+        return {"arn": f"arn:{self.partition[0]}:iam::{ACCOUNT}:{kind}/{name}"}
+
+    def _access_entry(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        if self.entry_tags is None:
+            raise ProviderError(f"reading EKS Access Entry ({given['principalArn']}): couldn't find resource")
+        return {"tags": self.entry_tags}
+
+    def _addon(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        if given["kubernetesVersion"] == "1.20":
+            raise ProviderError("couldn't find resource")
+        return {"version": f"{given['addonName']} for {given['kubernetesVersion']}"}
+
+    def _parameter(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        if given["name"].rpartition("/")[2] not in self.services:
+            raise ProviderError(f"reading SSM Parameter ({given['name']}): couldn't find resource")
+        return {"name": given["name"]}
+
+    def _key(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        key = given["keyId"].rpartition("/")[2]
+        if key == "missing":
+            raise ProviderError(f"reading KMS Key ({given['keyId']}): couldn't find resource")
+        if key == "forbidden":
+            raise ProviderError(f"reading KMS Key ({given['keyId']}): AccessDeniedException: not authorized")
+        return {**USABLE_KEY, **OTHER_KEYS.get(key, {})}
+
+    def _instance_type(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        name = given["instanceType"]
+        if "." not in name:
+            raise ProviderError(f"InvalidInstanceType: {name} does not exist")
+        gpu = {"count": GPUS.get(name, 0), "manufacturer": "NVIDIA", "memorySize": 1, "name": "A10G"}
+        return {
+            "supportedArchitectures": ["arm64" if name.startswith("m7g") else "x86_64"],
+            "gpuses": [gpu] if name in GPUS else [],
+            "defaultVcpus": 4 if name.endswith(".xlarge") else 2,
+            "memorySize": MEMORY_MIB.get(name, 8192),
+        }
+
+    def _offerings(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        names = [name for each in given["filters"] for name in each["values"]]
+        offers = [(name, zone) for name in names for zone in self.offered_in.get(name, self.zones.values())]
+        return {"instanceTypes": [name for name, _ in offers], "locations": [zone for _, zone in offers]}
+
+    def _subnet(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        if given["tags"].keys() != {"project", "stack"} or given["cidrBlock"] not in self.subnets:
+            raise ProviderError("no matching EC2 Subnet found")
+        return {"availabilityZone": self.subnets[given["cidrBlock"]]}
+
+    def _quota(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        if given["quotaCode"] not in self.quotas:
+            raise ProviderError("operation error Service Quotas: GetServiceQuota, AccessDeniedException")
+        return {"value": self.quotas[given["quotaCode"]]}
 
 
 class Recorder(mocks.MockMonitor):

@@ -396,7 +396,7 @@ def test_each_administrator_has_one_access_entry(program: RunStack) -> None:
 
 
 def test_the_session_of_a_role_is_its_role_with_the_path(program: RunStack) -> None:
-    graph = program({}, aws=Aws("us-west-2", session="assumed-role/ci/run-1"))
+    graph = program({}, aws=Aws(session="assumed-role/ci/run-1"))
     assert administrators(graph) == ["arn:aws:iam::123456789012:role/team/ci"]
 
 
@@ -413,7 +413,7 @@ def test_an_access_entry_of_somebody_else_is_refused_before_it_is_created(progra
     """EKS makes the creator of a cluster an administrator, unless told otherwise. It does not tag this entry."""
 
     def refused(tags: dict[str, str] | None) -> list[str]:
-        graph = program({"admins": [ADMIN]}, aws=Aws("us-west-2", entry_tags=tags))
+        graph = program({"admins": [ADMIN]}, aws=Aws(entry_tags=tags))
         assert administrators(graph) == [ADMIN, DEPLOYER], "an entry that is not registered would be deleted"
         entries = graph.all("aws:eks/accessEntry:AccessEntry")
         return [entry.name for entry in entries if list(entry.options.hooks.before_create)]

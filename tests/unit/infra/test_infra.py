@@ -16,7 +16,7 @@ from settings.aws_facts import Architecture, InstanceType
 from settings.credentials import CliCredentials, cli_credentials, not_for_cli
 from settings.subnets import LARGEST, MAX_ZONES, SMALLEST, cidr_plan
 from tests.unit.conftest import RunStack
-from tests.unit.program import ACCOUNT, config_of, run
+from tests.unit.program import ACCOUNT, SUBNETS, Aws, config_of, run
 
 ROUTES = "aws:ec2/route:Route"
 
@@ -115,10 +115,10 @@ def test_workers_are_in_one_zone_unless_set_otherwise(program: RunStack, zones: 
 
 
 def test_a_paused_stack_has_no_workers_and_creates_nothing_that_needs_them(
-    program: RunStack, running_stack: None
+    program: RunStack,
 ) -> None:
     changes = {"workers": {"count": 0}, "storage": {"driver": "efsCsi"}}
-    paused, running = program(changes), program({"storage": {"driver": "efsCsi"}})
+    paused, running = program(changes, aws=Aws(subnets=SUBNETS)), program({"storage": {"driver": "efsCsi"}})
     pulls_image = {urn for urn in running.resources if "image-pull" in urn}
     assert set(paused.resources) == set(running.resources) - pulls_image
     assert paused.named("workers").inputs["scalingConfig"] == {"desiredSize": 0, "minSize": 0, "maxSize": 1}
@@ -300,10 +300,10 @@ def test_control_plane_logs_stay_after_destroy_and_expire(program: RunStack, ret
 
 @pytest.mark.parametrize(("existing", "refused"), [("cluster", True), ("cluster-2", False)])
 def test_a_log_group_with_the_same_name_is_refused_and_can_be_imported(
-    program: RunStack, monkeypatch: pytest.MonkeyPatch, existing: str, refused: bool
+    program: RunStack, existing: str, refused: bool
 ) -> None:
-    monkeypatch.setattr("tests.unit.program.LOG_GROUPS", [f"/aws/eks/paddle-cluster/{existing}"])
-    group = program({"controlPlaneLogs": ["audit"]}).named("cluster-logs")
+    aws = Aws(log_groups=[f"/aws/eks/paddle-cluster/{existing}"])
+    group = program({"controlPlaneLogs": ["audit"]}, aws=aws).named("cluster-logs")
     assert bool(list(group.options.hooks.before_create)) is refused
     # `pulumi import` creates it without a parent.
     (alias,) = group.options.aliases

@@ -11,7 +11,7 @@ import pytest
 
 from settings.schema import read
 from tests.unit.conftest import RunStack
-from tests.unit.program import Graph
+from tests.unit.program import SUBNETS, Aws, Graph
 from workloads.in_pod.contract import DataSource
 from workloads.next_steps import next_steps
 from workloads.scripts import IN_POD, digest, key_of
@@ -287,9 +287,10 @@ def test_another_image_or_number_of_workers_gives_another_pull(program: RunStack
     [(2, "", True), (1, "", False), (1, "lab/split:1", True), (0, "", False), (0, "lab/split:1", False)],
 )
 def test_the_image_is_pulled_early_only_if_a_worker_would_not_have_it(
-    program: RunStack, running_stack: None, workers: int, data_image: str, pulled: bool
+    program: RunStack, workers: int, data_image: str, pulled: bool
 ) -> None:
-    graph = program({"trainers": 1, "workers": {"count": workers}, "data": {"image": data_image}})
+    changes = {"trainers": 1, "workers": {"count": workers}, "data": {"image": data_image}}
+    graph = program(changes, aws=Aws(subnets=SUBNETS))
     assert ("paddle-image-pull" in {job.name for job in graph.all(JOB)}) is pulled
 
 
@@ -338,13 +339,13 @@ def test_the_export_job_waits_for_the_training_and_writes_under_its_prefix(progr
     assert again == [f"pulumi up --replace '**Job::{job}'" for job in ("paddle-cluster-job", "paddle-export")]
 
 
-def test_without_export_the_model_stays_on_the_volume(program: RunStack, running_stack: None) -> None:
+def test_without_export_the_model_stays_on_the_volume(program: RunStack) -> None:
     graph = program({"export": {"enabled": False}})
     assert "paddle-export" not in {job.name for job in graph.all(JOB)}
     assert graph.outputs["model"] == "efs-id:/paddle-cluster-job/output/"
     steps = {"useCluster", "followTraining", "lookIntoVolume", "shellOnWorker", "deleteStackAndData"}
     assert set(graph.outputs["nextSteps"]) == steps
-    paused = program({"export": {"enabled": False}, "workers": {"count": 0}})
+    paused = program({"export": {"enabled": False}, "workers": {"count": 0}}, aws=Aws(subnets=SUBNETS))
     assert set(paused.outputs["nextSteps"]) == {"useCluster", "followTraining", "deleteStackAndData"}
 
 
