@@ -40,6 +40,7 @@ def checkout(cached: None, tmp_path: Path) -> Iterator[Checkout]:
 
 def test_messages_and_a_pause(checkout: Checkout) -> None:
     a_new_stack_without_workers_is_refused_before_the_first_resource(checkout)
+    a_new_revision_of_the_emulated_aws_is_started_by_up_only(checkout)
     failure = the_reason_of_a_failed_training_is_sent_once(checkout)
     the_address_is_asked_and_the_budget_warns_it(checkout)
     a_good_training_sends_its_numbers_and_commands(checkout, failure)
@@ -100,9 +101,21 @@ def a_new_stack_without_workers_is_refused_before_the_first_resource(checkout: C
     assert inventory(checkout.client) == empty
 
 
+def a_new_revision_of_the_emulated_aws_is_started_by_up_only(checkout: Checkout) -> None:
+    """Also a new revision of what runs the pods. `up` is the next step."""
+    for folder in ("cloud", "node"):
+        (checkout.project / f"sandbox/{folder}/new_code.py").touch()
+    refused = checkout.run("pulumi", "preview")
+    assert refused.returncode == 1
+    assert "by another revision. Run `make sandbox` first." in refused.stdout
+
+
 def the_reason_of_a_failed_training_is_sent_once(checkout: Checkout) -> list[tuple[str, str]]:
+    before = {name: checkout.pid(name) for name in ("aws", "workers-local")}
     checkout.set(workers={"count": 1})
     done = checkout.run("up")
+    assert "starting over" in done.stdout
+    assert all(checkout.pid(name) != pid for name, pid in before.items())
     assert done.returncode == 1, done.stdout
     errors = done.stdout[done.stdout.index("error:") :]
     assert f"The training Job {TRAINING} failed, so there is nothing to export: " in errors
