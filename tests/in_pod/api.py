@@ -81,9 +81,10 @@ class FakeApi:
 
     def stop(self) -> None:
         """Be gone: no connection is kept, none is taken."""
-        assert self.server
-        self.server.shutdown()
-        self.server.server_close()
+        if self.server:
+            self.server.shutdown()
+            self.server.server_close()
+        self.server = None
         self.disconnect()
 
     def disconnect(self) -> None:
@@ -167,7 +168,7 @@ class FakeApi:
             with self.changed:
                 if self.version == version and self.cut == cut:
                     self.changed.wait(timeout=0.5)
-                if self.cut != cut:
+                if self.cut != cut or handler.server is not self.server:
                     handler.close_connection = True
                     return
                 fresh = [entry for entry in self.log if entry[0] > version]

@@ -127,7 +127,7 @@ def run(binaries: Path, folder: Path) -> Iterator[ControlPlane]:
             log = (folder / f"{Path(command[0]).name}.log").open("wb")
             processes.append(subprocess.Popen(command, stdout=log, stderr=log))
         plane = ControlPlane(folder, port, admin, ssl.create_default_context(cafile=str(folder / "ca.crt")))
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while True:
             try:
                 plane.another().call("GET", "/api/v1/namespaces/default")

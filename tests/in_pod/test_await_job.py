@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-import time
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,9 +43,17 @@ class Await:
     files: Path
     process: subprocess.Popen[str]
 
+    def read_until(self, text: str) -> None:
+        """Read what it prints until a line contains the text."""
+        assert self.process.stdout
+        limit = threading.Timer(300, self.process.kill)
+        limit.start()
+        assert any(text in line for line in self.process.stdout), f"it ended without {text!r}"
+        limit.cancel()
+
     def end(self) -> str:
         """What it prints until it ends."""
-        printed, _ = self.process.communicate(timeout=30)
+        printed, _ = self.process.communicate(timeout=300)
         assert self.process.returncode == 0, printed
         return printed
 
@@ -85,9 +93,9 @@ def waiting(api: FakeApi, account: Path, tmp_path: Path) -> Iterator[Await]:
 
 def test_it_ends_with_the_job_and_describes_the_model(api: FakeApi, waiting: Await) -> None:
     api.put(job(active=3))
-    time.sleep(1)
+    waiting.read_until("waiting for the training Job train: 3 active, 0 succeeded")
     api.put(job(active=1, succeeded=2, conditions=[condition("SuccessCriteriaMet", "", "")]))
-    time.sleep(1)
+    waiting.read_until("waiting for the training Job train: 1 active, 2 succeeded")
     assert waiting.process.poll() is None, "the Job still runs"
     for number, loss in enumerate((0.5, 0.25)):
         folder = waiting.output / f"pass-0000{number}"
@@ -95,7 +103,6 @@ def test_it_ends_with_the_job_and_describes_the_model(api: FakeApi, waiting: Awa
         (folder / "done").write_text(json.dumps({"pass": number, "loss": loss, "accuracy": 0.93}))
     api.put(job(succeeded=3, conditions=[condition("Complete", "CompletionsReached", "")]))
     printed = waiting.end()
-    assert "waiting for the training Job train: 1 active, 2 succeeded" in printed
     assert "the training Job train is complete" in printed
     assert api.requests[0]["fieldSelector"] == "metadata.name=train"
     assert waiting.written("subject") == "Model is ready: train"

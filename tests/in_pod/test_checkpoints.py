@@ -50,6 +50,34 @@ def test_a_checkpoint_that_cannot_be_read_is_skipped(tmp_path: Path, monkeypatch
     assert messages == ["checkpoint pass-00002 is skipped: it cannot be read: [Errno 13] Permission denied: 'model'"]
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"files": ["model"]}',
+        b'{"files": {"model": 4}}',
+        b"null",
+        b"[1]",
+        b'{"loss": 1}',
+        b"\xff\xfe",
+        b"",
+        b"[" * 99999,
+    ],
+    ids=["list", "sizes", "null", "array", "other keys", "not text", "empty", "deep"],
+)
+def test_a_done_file_of_any_form_marks_a_complete_checkpoint(tmp_path: Path, content: bytes) -> None:
+    make(tmp_path, "pass-00000", "pass-00001")
+    (tmp_path / "pass-00001" / "done").write_bytes(content)
+    assert newest_checkpoint(tmp_path, print) == "pass-00001"
+
+
+def test_a_file_that_cannot_exist_is_damage(tmp_path: Path) -> None:
+    make(tmp_path, "pass-00000")
+    (tmp_path / "pass-00000" / "done").write_text('{"files": {"\\ud800": {"bytes": 1, "sha256": ""}}}')
+    messages: list[str] = []
+    assert newest_checkpoint(tmp_path, messages.append) == ""
+    assert messages == ["checkpoint pass-00000 is skipped: \ud800 does not have its 1 bytes"]
+
+
 def test_a_checksum_in_capital_letters_is_a_checksum(tmp_path: Path) -> None:
     make(tmp_path, "pass-00001")
     (tmp_path / "pass-00001" / "model").write_bytes(b"good")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,14 +37,17 @@ class Following:
         """End the thread; a last change wakes it."""
         self.stopped = True
         add(self.api, 1)
-        self.thread.join(30)
+        self.thread.join(120)
         assert not self.thread.is_alive()
 
-    def wait_for(self, names: set[str], seconds: float = 30) -> None:
-        """Wait until it has reported exactly these objects."""
-        deadline = time.monotonic() + seconds
-        while self.names != names:
-            assert time.monotonic() < deadline, f"{self.names} is not {names}; reported {self.reported}"
+    def wait_for(self, names: set[str]) -> None:
+        """Wait until it has yielded exactly these objects."""
+        self.wait_until(lambda: self.names == names)
+
+    def wait_until(self, holds: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 120
+        while not holds():
+            assert time.monotonic() < deadline, f"yielded {self.names}, reported {self.reported}"
             time.sleep(0.01)
 
 
@@ -138,8 +141,7 @@ def test_after_an_outage_the_objects_are_followed_again(api: FakeApi, following:
     following.wait_for(add(api, 1))
     api.stop()
     names = add(api, 2)
-    time.sleep(2)
-    assert any("the API server does not answer" in reported for reported in following.reported)
+    following.wait_until(lambda: any("the API server does not answer" in each for each in following.reported))
     api.start()
     following.wait_for(names)
 

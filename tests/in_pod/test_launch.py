@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
-import time
 from pathlib import Path
 
 import pytest
-import splitting
 
 from tests.in_pod.api import make_pod
 from tests.in_pod.training_run import TRAINER, Trainer, TrainingRun, end_container
@@ -69,6 +66,9 @@ def test_three_trainers_find_each_other_and_finish(run: TrainingRun) -> None:
         log = (run.root / "output" / f"node_{index}" / "train.log").read_text()
         assert f"stub: job-1 trainer {index} master {run.address(0)}:7165 resumes nothing" in log
         assert f"['shard-{index}.txt'] arguments ['--rate=0.1']" in log
+    late = run.start(1)
+    assert late.process.wait(60) == 0, "a pod that is replaced after the end"
+    assert "stub:" not in late.text()
 
 
 def test_after_a_killed_training_process_all_resume_from_the_newest_checkpoint(run: TrainingRun) -> None:
@@ -165,8 +165,7 @@ def test_an_outage_of_the_api_server_delays_the_start(run: TrainingRun) -> None:
     run.start(1)
     run.start(2)
     run.wait(lambda: "the API server does not answer" in run.pods[0].text())
-    time.sleep(3)
-    assert not run.passes()
+    assert "attempt 1" not in run.pods[0].text()
     run.api.start()
     finish(run)
 
@@ -196,15 +195,6 @@ def test_a_pod_that_never_starts_is_a_clear_error(run: TrainingRun) -> None:
         assert "Pending Unschedulable 0/2 nodes are available" in run.pods[index].text()
 
 
-def test_a_pod_that_starts_after_the_failure_fails_at_once(run: TrainingRun) -> None:
-    run.settings.update(STUB_FAIL="1:0", MAX_ATTEMPTS="1")
-    start(run)
-    run.wait(run.ended, replace=False)
-    late = run.start(1)
-    assert late.process.wait(30) == 100
-    assert "failed: 1 attempts in a row made no new checkpoint" in late.text()
-
-
 def test_attempts_without_a_new_checkpoint_are_limited(run: TrainingRun) -> None:
     run.settings.update(STUB_FAIL="1:1", MAX_ATTEMPTS="2")
     start(run)
@@ -217,33 +207,26 @@ def test_attempts_without_a_new_checkpoint_are_limited(run: TrainingRun) -> None
     assert all(reason in trainer.text() for trainer in run.all)
     assert "attempt 3: " in run.pods[0].text(), "the first attempt brought pass 0 and does not count"
     assert run.passes() == ["pass-00000"]
+    late = run.start(1)
+    assert late.process.wait(60) == 100, "a pod that starts after the failure"
+    assert reason in late.text()
 
 
-@pytest.mark.parametrize("index", [0, 1])
-def test_the_reason_is_the_first_failure_even_if_its_output_arrives_last(run: TrainingRun, index: int) -> None:
-    run.settings.update(STUB_FAIL=f"{index}:0", STUB_LATE=f"{index}:0.5", MAX_ATTEMPTS="1")
+def test_the_reason_is_the_first_failure_even_if_its_output_arrives_last(run: TrainingRun) -> None:
+    run.settings.update(STUB_FAIL="1:0", STUB_LATE="1:0.5", MAX_ATTEMPTS="1")
     start(run)
     run.wait(run.ended, replace=False)
-    lost = [other for other, trainer in enumerate(run.all) if "stub: lost a peer" in trainer.text().splitlines()]
-    assert lost == [other for other in range(3) if other != index]
-    reason = f"the last ended because trainer {index} ended with status 3, last output: stub: no pass 0 today"
+    assert ["stub: lost a peer" in trainer.text().splitlines() for trainer in run.all] == [True, False, True]
+    reason = "the last ended because trainer 1 ended with status 3, last output: stub: no pass 0 today"
     assert all(reason in trainer.text() for trainer in run.all)
 
 
 def test_a_trainer_that_fails_after_the_others_succeeded_is_a_failure(run: TrainingRun) -> None:
-    run.settings.update(STUB_LAST_STATUS="4", MAX_ATTEMPTS="2")
+    run.settings.update(STUB_LAST_STATUS="4", MAX_ATTEMPTS="1")
     start(run)
     run.wait(run.ended, replace=False)
     assert run.statuses() == [100, 100, 100]
     assert run.passes() == ALL
-
-
-def test_a_pod_that_is_replaced_after_the_end_succeeds(run: TrainingRun) -> None:
-    start(run)
-    finish(run)
-    late = run.start(1)
-    assert late.process.wait(30) == 0
-    assert "stub:" not in late.text()
 
 
 def test_state_files_of_an_earlier_job_are_ignored(run: TrainingRun) -> None:
@@ -291,19 +274,6 @@ def test_errors_of_the_volume_that_pass_cost_no_attempt(run: TrainingRun) -> Non
     assert len(run.all) == 3, "no pod had to be replaced"
 
 
-def test_data_for_another_number_of_trainers_is_a_clear_error(run: TrainingRun) -> None:
-    run.settings["MAX_ATTEMPTS"] = "1"
-    data = run.root / "data"
-    shutil.rmtree(data)
-    (run.folder / "lines").write_bytes(b"1\tgood\n" * 30)
-    splitting.split(splitting.Lines(run.folder / "lines", 0, "lines"), data, {}, 2)
-    shutil.copytree(data / "1", data / "2")
-    start(run)
-    run.wait(run.ended, replace=False)
-    assert run.statuses() == [100, 100, 100]
-    assert "data: the data is split for 2 trainers, not for 3; run the data Job again" in run.all[2].text()
-
-
 def test_a_missing_shard_is_a_clear_error(run: TrainingRun) -> None:
     run.settings["MAX_ATTEMPTS"] = "1"
     for path in (run.root / "data" / "2").iterdir():
@@ -314,26 +284,6 @@ def test_a_missing_shard_is_a_clear_error(run: TrainingRun) -> None:
     assert run.statuses() == [100, 100, 100]
     for trainer in run.all:
         assert "data/2 is missing: the data must be split for 3 trainers; run the data Job again" in trainer.text()
-
-
-@pytest.mark.parametrize("damage", ["lost", "short", "changed"])
-def test_a_damaged_shard_is_not_trained_on(run: TrainingRun, damage: str) -> None:
-    run.settings["MAX_ATTEMPTS"] = "1"
-    data = run.root / "data"
-    shutil.rmtree(data)
-    (run.folder / "lines").write_bytes(b"1\tgood\n" * 30)
-    splitting.split(splitting.Lines(run.folder / "lines", 0, "lines"), data, {}, 3)
-    records = data / "2" / "records.txt"
-    if damage == "lost":
-        records.unlink()
-    else:
-        records.write_bytes(b"1\tgood\n" * 9 if damage == "short" else b"1\tevil\n" * 10)
-    start(run)
-    run.wait(run.ended, replace=False)
-    assert run.statuses() == [100, 100, 100]
-    problem = {"lost": "is missing", "short": "has 63 bytes instead of 70", "changed": "has the wrong checksum"}[damage]
-    assert "the shard " in run.all[2].text()
-    assert f"{problem}; run the data Job again: pulumi up --replace '**Job::paddle-data'" in run.all[2].text()
 
 
 def test_a_full_disk_ends_the_log_but_not_the_training(run: TrainingRun) -> None:
@@ -359,32 +309,6 @@ def test_a_shard_that_does_not_fit_on_the_disk_is_a_clear_error(run: TrainingRun
         assert "File too large" in trainer.text()
 
 
-@pytest.mark.parametrize(
-    "content",
-    [b'{"files": ["model"]}', b'{"files": {"model": 4}}', b"null", b"[1]", b'{"loss": 1}', b"\xff\xfe", b""],
-    ids=["list", "sizes", "null", "array", "other keys", "not text", "empty"],
-)
-def test_a_done_file_of_any_form_marks_a_complete_checkpoint(run: TrainingRun, content: bytes) -> None:
-    folder = run.root / "output" / "pass-00000"
-    folder.mkdir(parents=True)
-    (folder / "done").write_bytes(content)
-    run.settings["PASSES"] = "2"
-    start(run)
-    run.wait(run.ended)
-    assert run.statuses() == [0, 0, 0]
-    assert "resumes pass-00000" in run.pods[0].text()
-
-
-@pytest.mark.parametrize(
-    "content", [b"\xff{", b"[]", b'{"number": "one"}', b'{"surprise": 1}', b'{"members": 3}', b"[" * 100_000]
-)
-def test_unreadable_state_files_count_as_absent(run: TrainingRun, content: bytes) -> None:
-    run.prepare_state(content)
-    start(run)
-    finish(run)
-    assert "attempt 2: " not in run.pods[0].text()
-
-
 def test_two_early_failures_with_the_same_message_are_final(run: TrainingRun) -> None:
     run.settings.update(STUB_FAIL="1:0", MAX_ATTEMPTS="5")
     start(run)
@@ -399,21 +323,13 @@ def test_two_early_failures_with_the_same_message_are_final(run: TrainingRun) ->
     )
 
 
-def test_an_end_without_any_checkpoint_is_a_failure(run: TrainingRun) -> None:
-    run.settings["STUB_NO_CHECKPOINT"] = "1"
-    start(run)
-    run.wait(run.ended, replace=False)
-    assert run.statuses() == [100, 100, 100]
-    assert "all trainers ended with status 0, but there is no complete checkpoint" in run.pods[1].text()
-
-
 def test_a_suspended_training_is_ended_and_resumed(run: TrainingRun) -> None:
-    run.settings.update(STALL_SECONDS="10", STUB_PASS_SECONDS="1")
+    run.settings.update(STALL_SECONDS="5", STUB_PASS_SECONDS="1")
     start(run)
     wait_for_pass(run)
     os.kill(training_process(run, 1), signal.SIGSTOP)
     printed = finish(run)
-    reason = "no trainer printed a line or wrote a checkpoint for 10 s; trainer 1 is suspended"
+    reason = "no trainer printed a line or wrote a checkpoint for 5 s; trainer 1 is suspended"
     assert f"attempt 1 is over: {reason}" in printed
     assert "attempt 2: trainer 0 of 3 starts from checkpoint pass-0000" in printed
     assert_no_pass_done_twice(run)
@@ -423,17 +339,8 @@ def test_a_suspended_training_is_ended_and_resumed(run: TrainingRun) -> None:
         assert 'train.py", line' in stack
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "message"),
-    [
-        ("CONF_PADDLE_NIC", "eth9", "CONF_PADDLE_NIC is 'eth9', but the network interfaces here are"),
-        ("PASSES", "many", "PASSES is 'many': it must be a whole number of at least 1"),
-        ("POD_UID", "", "POD_UID is not set: the training Job must set it"),
-    ],
-)
-def test_a_wrong_setting_is_named(run: TrainingRun, name: str, value: str, message: str) -> None:
-    run.settings[name] = value
+def test_a_wrong_setting_is_one_line_and_no_retry(run: TrainingRun) -> None:
+    run.settings["POD_UID"] = ""
     trainer: Trainer = run.start(0)
-    assert trainer.process.wait(30) == 100
-    assert trainer.text().startswith(f"launch.py: {message}")
-    assert trainer.text().count("\n") == 1
+    assert trainer.process.wait(60) == 100
+    assert trainer.text() == "launch.py: POD_UID is not set: the training Job must set it\n"

@@ -151,6 +151,5 @@ def test_a_training_starts_with_its_last_pod_by_one_list_and_one_watch(
     lists = [uri for uri in requests if "watch=" not in uri]
     print(f"{trainers} trainers: {waited:.2f} s from the last running pod to the last start, {len(requests)} requests")
     record_property("seconds", waited)
-    assert waited < 2
     assert len(requests) - len(lists) == 1, "one watch for the whole training"
     assert len(lists) == -(-trainers // 500), "one list for the whole training, in pages of 500"

@@ -48,6 +48,17 @@ def test_an_attempt_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert read_attempt(tmp_path, "another Job") == CurrentAttempt(job="another Job")
 
 
+@pytest.mark.parametrize(
+    "content", [b"\xff{", b"[]", b'{"number": "one"}', b'{"surprise": 1}', b'{"members": 3}', b"[" * 100_000, b""]
+)
+def test_unreadable_state_files_count_as_absent(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / ".launchers").mkdir()
+    for name in ("attempt.json", "trainer-1.json"):
+        (tmp_path / ".launchers" / name).write_bytes(content)
+    assert read_attempt(tmp_path, "job-1") == CurrentAttempt(job="job-1")
+    assert read_status(tmp_path, 1) == Status()
+
+
 def test_two_launchers_can_write_the_same_file_at_once(tmp_path: Path) -> None:
     """A pod that ends and its replacement have the same trainer number."""
     statuses = [Status(uid=f"uid-{number}", attempt=1) for number in range(4)]

@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 import os
 import random
-import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import contract
 import prepare
-import pytest
 
 from tests.in_pod.api import FakeApi
 from tests.in_pod.training_run import TRAINER, TrainingRun
@@ -61,15 +58,6 @@ def free_ports() -> int:
             continue
 
 
-@pytest.fixture
-def three(tmp_path: Path, api: FakeApi, account: Path) -> Iterator[TrainingRun]:
-    """Three trainers, with enough passes to interrupt the training between two of them."""
-    run = make_run(tmp_path, api, account, 3)
-    run.settings["PASSES"] = "40"
-    yield run
-    run.close()
-
-
 def start(run: TrainingRun) -> None:
     """Start all trainers."""
     for index in range(run.trainers):
@@ -81,20 +69,6 @@ def finish(run: TrainingRun) -> None:
     run.wait(run.ended, seconds=300)
     assert run.statuses() == [0] * run.trainers
     assert run.passes() == [f"pass-{number:05d}" for number in range(int(run.settings["PASSES"]))]
-
-
-def training_process(run: TrainingRun, index: int) -> int:
-    """The process that trains. It is a child of paddle's launcher."""
-    mark = f"POD_UID={run.pods[index].pod['metadata']['uid']}".encode()
-    for entry in Path("/proc").iterdir():
-        try:
-            if not entry.name.isdigit() or not (entry / "cmdline").read_bytes().endswith(b"-u\0train.py\0"):
-                continue
-            if mark in (entry / "environ").read_bytes().split(b"\0"):
-                return int(entry.name)
-        except OSError:
-            continue
-    raise AssertionError(f"trainer {index} has no training process")
 
 
 def examine(run: TrainingRun, folder: Path) -> tuple[float, float]:
@@ -139,42 +113,36 @@ def test_one_and_three_trainers_make_equally_good_models(tmp_path: Path, api: Fa
     assert abs(reported[3] - accuracies[3]) < 2 * noise, (reported, accuracies)
 
 
-def inodes(run: TrainingRun) -> dict[str, int]:
-    """The inode of each complete checkpoint's folder."""
-    return {name: (run.root / "output" / name).stat().st_ino for name in run.passes()}
+def train(folder: Path, output: Path, passes: int, *under: str, resume: str = "") -> subprocess.CompletedProcess[str]:
+    """train.py as the only trainer."""
+    environment = {**os.environ, "DATA_DIR": str(folder), "OUTPUT_DIR": str(output), "PASSES": str(passes)}
+    environment["RESUME_FROM"] = str(output / resume) if resume else ""
+    command = [*under, sys.executable, str(TRAINER / "quick_start/train.py")]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
-def test_a_killed_training_process_keeps_all_complete_checkpoints(three: TrainingRun) -> None:
-    start(three)
-    three.wait(lambda: len(three.passes()) >= 3, seconds=180)
-    os.kill(training_process(three, 1), signal.SIGKILL)
-    complete = inodes(three)
-    finish(three)
-    assert "attempt 2: trainer 0 of 3 starts from checkpoint pass-000" in three.pods[0].text()
-    assert complete.items() <= inodes(three).items(), "a complete checkpoint was written again"
-    assert len(three.all) == 3, "no pod had to be replaced"
+def model(output: Path, name: str) -> bytes:
+    return (output / name / "model.pdparams").read_bytes()
 
 
-def test_a_killed_launcher_is_replaced_and_the_training_goes_on(three: TrainingRun) -> None:
-    start(three)
-    three.wait(lambda: len(three.passes()) >= 3, seconds=180)
-    three.pods[0].process.kill()
-    complete = inodes(three)
-    finish(three)
-    assert "attempt 2: trainer 0 of 3 starts from checkpoint pass-000" in three.pods[0].text()
-    assert complete.items() <= inodes(three).items(), "a complete checkpoint was written again"
-    assert len(three.all) == 4
+def test_a_training_that_resumes_makes_the_same_model(tmp_path: Path) -> None:
+    prepare.synthesize(tmp_path / "records.txt", 600)
+    whole, resumed = tmp_path / "whole", tmp_path / "resumed"
+    train(tmp_path, whole, 2).check_returncode()
+    train(tmp_path, resumed, 1).check_returncode()
+    assert not (resumed / "pass-00001").exists()
+    inode = (resumed / "pass-00000").stat().st_ino
+    assert "passes 2 to 2" in train(tmp_path, resumed, 2, resume="pass-00000").stdout
+    assert model(resumed, "pass-00001") == model(whole, "pass-00001") != model(whole, "pass-00000")
+    assert (resumed / "pass-00000").stat().st_ino == inode, "a complete checkpoint was written again"
 
 
-def test_a_pass_that_does_not_fit_on_the_disk_is_a_clear_error(three: TrainingRun) -> None:
-    three.settings["MAX_ATTEMPTS"] = "1"
-    for index in range(3):
-        three.start(index, under=("prlimit", "--fsize=400000") if index == 0 else ())
-    three.wait(three.ended, seconds=180, replace=False)
-    assert three.statuses() == [100, 100, 100]
-    assert f"pass-00000 cannot be written to {three.root}/output: " in three.pods[0].text()
-    assert "trainer 0 ended with status 1, last output: pass-00000 cannot be written" in three.pods[2].text()
-    assert not three.passes()
+def test_a_pass_that_does_not_fit_on_the_disk_is_a_clear_error(tmp_path: Path) -> None:
+    prepare.synthesize(tmp_path / "records.txt", 100)
+    result = train(tmp_path, tmp_path / "output", 1, "prlimit", "--fsize=400000")
+    assert result.returncode == 1
+    assert result.stderr.splitlines()[-1].startswith(f"pass-00000 cannot be written to {tmp_path}/output: ")
+    assert not (tmp_path / "output/pass-00000").exists()
 
 
 def read_shard(folder: Path, expression: str, **environment: str) -> subprocess.CompletedProcess[str]:

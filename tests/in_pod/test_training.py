@@ -11,12 +11,14 @@ from types import SimpleNamespace
 
 import processes
 import pytest
+import splitting
 import trainer_settings
 import training
 from state_files import CurrentAttempt
 
+from tests.in_pod.api import make_pod
 from tests.in_pod.samples import settings
-from tests.in_pod.training_run import TRAINER
+from tests.in_pod.training_run import TRAINER, TrainingRun
 
 
 def test_one_process_for_each_gpu_or_one_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,6 +90,66 @@ def test_a_long_copy_ends_when_the_launcher_is_stopped(tmp_path: Path) -> None:
         training.copy_in(here, tmp_path / "work", stopped)
     training.copy_in(here, tmp_path / "work", threading.Event())
     assert (tmp_path / "work" / "data" / "records.txt").stat().st_size == 2000
+
+
+@pytest.fixture
+def trainer(tmp_path: Path) -> trainer_settings.TrainerSettings:
+    """Trainer 2 of three, with its shard and its code on the volume."""
+    (tmp_path / "code").mkdir()
+    (tmp_path / "lines").write_bytes(b"1\tgood\n" * 30)
+    splitting.split(splitting.Lines(tmp_path / "lines", 0, "lines"), tmp_path / "data", {}, 3)
+    return replace(settings(2), job_folder=tmp_path, code=tmp_path / "code")
+
+
+@pytest.mark.parametrize(
+    ("damage", "problem"),
+    [("lost", "is missing"), ("short", "has 63 bytes instead of 70"), ("changed", "has the wrong checksum")],
+)
+def test_a_damaged_shard_is_not_trained_on(
+    tmp_path: Path, trainer: trainer_settings.TrainerSettings, damage: str, problem: str
+) -> None:
+    records = tmp_path / "data/2/records.txt"
+    if damage == "lost":
+        records.unlink()
+    else:
+        records.write_bytes(b"1\tgood\n" * 9 if damage == "short" else b"1\tevil\n" * 10)
+    with pytest.raises(trainer_settings.LaunchError, match=f"^the shard .* {problem}; run the data Job again: pulumi"):
+        training.copy_in(trainer, tmp_path / "work", threading.Event())
+
+
+@pytest.mark.parametrize(
+    ("trainers", "problem"),
+    [
+        (2, "/data/2 exists: the data is split for more than 2 trainers"),
+        (4, "/data: the data is split for 3 trainers, not for 4"),
+    ],
+)
+def test_data_for_another_number_of_trainers_is_a_clear_error(
+    tmp_path: Path, trainer: trainer_settings.TrainerSettings, trainers: int, problem: str
+) -> None:
+    other = replace(trainer, trainers=trainers, trainer=1)
+    with pytest.raises(trainer_settings.LaunchError, match=f"{problem}; run the data Job again: pulumi"):
+        training.copy_in(other, tmp_path / "work", threading.Event())
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("CONF_PADDLE_NIC", "eth9", "CONF_PADDLE_NIC is 'eth9', but the network interfaces here are"),
+        ("PASSES", "many", "PASSES is 'many': it must be a whole number of at least 1"),
+        ("JOB_COMPLETION_INDEX", "3", "JOB_COMPLETION_INDEX is 3: it must be less than CONF_PADDLE_GRADIENT_NUM, 3"),
+    ],
+)
+def test_a_wrong_setting_is_named(run: TrainingRun, name: str, value: str, message: str) -> None:
+    environment = run.environment(1, make_pod("job", 1, run.address(1)))
+    assert trainer_settings.read_settings(environment, []).trainer == 1
+    with pytest.raises(trainer_settings.LaunchError, match=f"^{message}"):
+        trainer_settings.read_settings({**environment, name: value}, [])
+
+
+def test_a_file_name_that_the_output_cannot_encode_is_logged(capfd: pytest.CaptureFixture[str]) -> None:
+    trainer_settings.log("\ud800 does not have its 1 bytes")
+    assert capfd.readouterr().out.endswith(r"launch: \ud800 does not have its 1 bytes" + "\n")
 
 
 @pytest.mark.parametrize("folders", [None, ["/old/paddle"]], ids=["no paddle", "the Paddle of 2016"])

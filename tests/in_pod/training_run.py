@@ -84,13 +84,6 @@ class TrainingRun:
         (self.root / "quick_start").mkdir(parents=True)
         (self.root / "quick_start" / code.name).write_bytes(code.read_bytes())
 
-    def prepare_state(self, content: bytes) -> None:
-        """State files with this content, as if a disk or a person had damaged them."""
-        folder = self.root / ".launchers"
-        folder.mkdir()
-        for name in ("attempt.json", "trainer-0.json", "trainer-1.json"):
-            (folder / name).write_bytes(content)
-
     def address(self, index: int) -> str:
         """Where the pod's processes listen."""
         return f"127.{network()}.{index + 1}.1"
@@ -171,7 +164,7 @@ class TrainingRun:
             if status and replace:
                 self.start(index)
 
-    def wait(self, until: Callable[[], bool], seconds: float = 120, replace: bool = True) -> None:
+    def wait(self, until: Callable[[], bool], seconds: float = 300, replace: bool = True) -> None:
         """Until the condition holds, or the test fails with what everyone printed."""
         deadline = time.monotonic() + seconds
         while not until():

@@ -41,7 +41,7 @@ class Launcher:
         self.joined = 0
         # When this launcher last took part in an attempt or verified the checkpoints, and when `attempt` last changed.
         self.last_part = self.last_change = time.monotonic()
-        self.attempt = CurrentAttempt()
+        self.attempt = CurrentAttempt(job=settings.job_uid)
         self.status = Status()
         self.reported = 0.0
         self.waiting = ""

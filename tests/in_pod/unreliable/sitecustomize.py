@@ -7,6 +7,7 @@ import errno
 import io
 import os
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -34,4 +35,6 @@ def unreliable(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 if "UNRELIABLE_VOLUME" in os.environ and sys.argv[:1] == ["-c"]:
     for each in FUNCTIONS:
         setattr(os, each, unreliable(each, getattr(os, each)))
+    sleep = time.sleep
+    time.sleep = lambda seconds: sleep(float(seconds) / 20)  # there are hundreds of calls to repeat
     builtins.open = io.open = unreliable("io.open", io.open)
