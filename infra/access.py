@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pulumi
 import pulumi_aws as aws
 
+from infra.refusal import refusal
 from settings.aws_facts import AwsFacts
 from settings.problem import Problem
 from settings.schema import Settings
@@ -21,7 +22,8 @@ def administrators(
         opts = _options(component, settings, arn, "")
         # Only the engine knows whether the entry belongs to the stack, for example after its tags were removed.
         if arn in facts.access.foreign:
-            hooks = pulumi.ResourceHookBinding(before_create=[refuse_access_entry(name, arn, settings)])
+            refuse = refusal(f"{name}-exists", has_entry(arn, settings))
+            hooks = pulumi.ResourceHookBinding(before_create=[refuse])
             opts = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(hooks=hooks))
         entry = aws.eks.AccessEntry(name, cluster_name=cluster.name, principal_arn=arn, opts=opts)
         yield entry
@@ -35,18 +37,13 @@ def administrators(
         )
 
 
-def refuse_access_entry(name: str, arn: str, settings: Settings) -> pulumi.ResourceHook:
-    """A hook that stops a preview or an update before it creates a second access entry for an administrator."""
-
-    def refuse(_: pulumi.ResourceHookArgs) -> None:
-        why = f"has an access entry in the cluster {settings.cluster_name} that does not belong to this stack"
-        where = f"--region {settings.region} --cluster-name {settings.cluster_name}"
-        deleting = f"aws eks delete-access-entry {where} --principal-arn {arn}"
-        instead = f"Run `{deleting}`. The next `pulumi up` creates it again"
-        key = "admins" if arn in settings.admins else "deployer"
-        raise RuntimeError(str(Problem(key, arn, why, instead)))
-
-    return pulumi.ResourceHook(f"{name}-exists", refuse, pulumi.ResourceHookOptions(on_dry_run=True))
+def has_entry(arn: str, settings: Settings) -> Problem:
+    """The access entry belongs to somebody else. A cluster cannot have a second one for the same role or user."""
+    why = f"has an access entry in the cluster {settings.cluster_name} that does not belong to this stack"
+    where = f"--region {settings.region} --cluster-name {settings.cluster_name}"
+    deleting = f"aws eks delete-access-entry {where} --principal-arn {arn}"
+    key = "admins" if arn in settings.admins else "deployer"
+    return Problem(key, arn, why, f"Run `{deleting}`. The next `pulumi up` creates it again")
 
 
 def _options(component: pulumi.ComponentResource, settings: Settings, arn: str, suffix: str) -> pulumi.ResourceOptions:

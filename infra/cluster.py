@@ -16,6 +16,7 @@ from infra.kubeconfig import kubeconfig
 from infra.limited_role import service_role
 from infra.network import Network
 from infra.pause import addon_options
+from infra.refusal import refusal
 from infra.security_groups import Direction, rule, security_group
 from infra.workers import workers
 from settings.aws_facts import AwsFacts
@@ -33,34 +34,27 @@ SECRETS_ACTIONS = ("kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:ListGra
 ANYWHERE = "0.0.0.0/0"
 
 
-def refuse_log_group(name: str, settings: Settings) -> pulumi.ResourceHook:
-    """A hook that stops a preview or an update if the log group exists. The error shows how to adopt or delete it."""
-
-    def refuse(_: pulumi.ResourceHookArgs) -> None:
-        why = f"needs the log group {settings.log_group}, which exists and does not belong to this stack"
-        flags = "--protect=false --generate-code=false"
-        importing = f"pulumi import aws:cloudwatch/logGroup:LogGroup {name} {settings.log_group} {flags}"
-        deleting = f"aws logs delete-log-group --region {settings.region} --log-group-name {settings.log_group}"
-        instead = f"To keep its logs, run `{importing}`. To delete them, run `{deleting}`"
-        raise RuntimeError(str(Problem("controlPlaneLogs", settings.control_plane_logs, why, instead)))
-
-    return pulumi.ResourceHook(f"{name}-exists", refuse, pulumi.ResourceHookOptions(on_dry_run=True))
+def log_group_exists(name: str, settings: Settings) -> Problem:
+    """The log group belongs to another stack, or EKS created it."""
+    why = f"needs the log group {settings.log_group}, which exists and does not belong to this stack"
+    flags = "--protect=false --generate-code=false"
+    importing = f"pulumi import aws:cloudwatch/logGroup:LogGroup {name} {settings.log_group} {flags}"
+    deleting = f"aws logs delete-log-group --region {settings.region} --log-group-name {settings.log_group}"
+    instead = f"To keep its logs, run `{importing}`. To delete them, run `{deleting}`"
+    return Problem("controlPlaneLogs", settings.control_plane_logs, why, instead)
 
 
-def refuse_new_subnets(name: str, settings: Settings, facts: AwsFacts) -> pulumi.ResourceHook:
-    """A hook that stops a preview or an update before it moves the cluster to subnets that EKS rejects."""
+def moved(args: pulumi.ResourceHookArgs, settings: Settings, facts: AwsFacts) -> Problem | None:
+    """EKS cannot move a cluster to other subnets."""
+    old, new = ((inputs or {})["vpcConfig"]["subnetIds"] for inputs in (args.old_inputs, args.new_inputs))
+    if all(subnet in old for subnet in new):
+        return None
+    why = "needs other subnets than those of the running cluster, and EKS cannot change them"
+    instead = "Write the former value, or run `pulumi destroy` first"
     # If the VPC has another range, AWS has no subnet of the stack in it.
-    key = "vpcCidr" if facts.is_new else "availabilityZones"
-    value = settings.vpc_cidr if facts.is_new else facts.zones_for(settings)
-
-    def refuse(args: pulumi.ResourceHookArgs) -> None:
-        old, new = ((inputs or {})["vpcConfig"]["subnetIds"] for inputs in (args.old_inputs, args.new_inputs))
-        if any(subnet not in old for subnet in new):
-            why = "needs other subnets than those of the running cluster, and EKS cannot change them"
-            instead = "Write the former value, or run `pulumi destroy` first"
-            raise RuntimeError(str(Problem(key, value, why, instead)))
-
-    return pulumi.ResourceHook(f"{name}-moves", refuse, pulumi.ResourceHookOptions(on_dry_run=True))
+    if facts.is_new:
+        return Problem("vpcCidr", settings.vpc_cidr, why, instead)
+    return Problem("availabilityZones", facts.zones_for(settings), why, instead)
 
 
 @dataclass(frozen=True)
@@ -126,6 +120,7 @@ class Cluster(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self),
         )
         logs = [self._log_group()] if settings.control_plane_logs else []
+        move = refusal("eks-moves", lambda hook_args: moved(hook_args, settings, facts))
         return aws.eks.Cluster(
             "eks",
             name=settings.cluster_name,
@@ -150,7 +145,7 @@ class Cluster(pulumi.ComponentResource):
                 depends_on=[*attachments, key_policy, *logs],
                 # EKS reads these only when it creates a cluster. A new value would replace a running cluster.
                 ignore_changes=["bootstrapSelfManagedAddons", CREATOR_ADMIN],
-                hooks=pulumi.ResourceHookBinding(before_update=[refuse_new_subnets("eks", settings, facts)]),
+                hooks=pulumi.ResourceHookBinding(before_update=[move]),
             ),
         )
 
@@ -170,7 +165,8 @@ class Cluster(pulumi.ComponentResource):
         settings, name = self._args.settings, "cluster-logs"
         # Only the engine knows whether the group belongs to the stack. It calls the hook only before it creates it.
         existing = self._args.facts.has_log_group
-        hooks = pulumi.ResourceHookBinding(before_create=[refuse_log_group(name, settings)]) if existing else None
+        refuse = refusal(f"{name}-exists", log_group_exists(name, settings))
+        hooks = pulumi.ResourceHookBinding(before_create=[refuse]) if existing else None
         return aws.cloudwatch.LogGroup(
             name,
             name=settings.log_group,

@@ -7,6 +7,7 @@ import pulumi
 import pulumi_aws as aws
 
 from infra.iam import Statement, account_decides, allow, document
+from infra.refusal import refusal
 from settings.aws_facts import AwsFacts
 from settings.problem import Problem
 from settings.schema import Settings
@@ -52,22 +53,14 @@ class EncryptionArgs:
     facts: AwsFacts
 
 
-def refuse_new_key(existing: str) -> pulumi.ResourceHook:
-    """A hook that stops a preview or an update before it changes the key of a running stack."""
-
-    def refuse(args: pulumi.ResourceHookArgs) -> None:
-        # Versions before this hook recorded the key of the stack, but not the setting.
-        reject_new_key(existing, (args.old_outputs or {}).get("key_arn"))
-
-    return pulumi.ResourceHook("new-key", refuse, pulumi.ResourceHookOptions(on_dry_run=True))
-
-
-def reject_new_key(existing: str, old: str | None) -> None:
+def new_key(args: pulumi.ResourceHookArgs, existing: str) -> Problem | None:
     """EFS and EKS cannot change their keys, and old objects in the bucket need the key that encrypted them."""
-    if old is not None and old != existing:
-        why = f"changes the key {old} of the running stack, and its file system and cluster cannot change their key"
-        instead = "Write the former value, or run `pulumi destroy` first"
-        raise RuntimeError(str(Problem("kmsKeyArn", existing, why, instead)))
+    inputs, old = args.old_inputs or {}, (args.old_outputs or {}).get("key_arn")
+    # Earlier versions recorded the key, but not the setting.
+    if inputs.get("kmsKeyArn", "") == existing or old in (None, existing):
+        return None
+    why = f"changes the key {old} of the running stack, and its file system and cluster cannot change their key"
+    return Problem("kmsKeyArn", existing, why, "Write the former value, or run `pulumi destroy` first")
 
 
 def show_statements(existing: str, policy: list[Statement]) -> pulumi.ResourceHook:
@@ -95,7 +88,7 @@ class Encryption(pulumi.ComponentResource):
         policy = key_policy(facts.account, facts.partition, facts.dns_suffix, settings.region, log_group)
         hooks = pulumi.ResourceHookBinding(
             before_create=[show_statements(existing, policy)] if existing else None,
-            before_update=[refuse_new_key(existing)],
+            before_update=[refusal("new-key", lambda hook_args: new_key(hook_args, existing))],
         )
         # The engine compares the setting with that of the last update, and calls a hook if it differs.
         properties = {"kmsKeyArn": existing} if existing else {}

@@ -5,6 +5,9 @@ from typing import Any
 
 import pulumi
 
+from infra.refusal import refusal
+from settings.problem import Problem
+
 
 def job_options(name: str, paused: bool) -> pulumi.ResourceOptions:
     """Options of a Job. The hook runs only before a change, so a finished Job can stay as it is."""
@@ -23,17 +26,16 @@ def addon_options(name: str, paused: bool) -> pulumi.ResourceOptions:
 
 
 def _hook(name: str) -> pulumi.ResourceHook:
-    """A hook for the resource with this logical name. It runs in previews too."""
-    return pulumi.ResourceHook(f"workers-for-{name}", _reject, pulumi.ResourceHookOptions(on_dry_run=True))
+    """A hook for the resource with this logical name."""
+    return refusal(f"workers-for-{name}", needs_workers)
 
 
-def _reject(args: pulumi.ResourceHookArgs) -> None:
+def needs_workers(args: pulumi.ResourceHookArgs) -> Problem | None:
     if _has_failed(args.old_outputs or {}):
-        return
-    raise RuntimeError(
-        f"workers.count: 0 pauses the stack, and {args.name} needs workers, because it is new, has changed or has not "
-        "finished. Write at least as many workers as trainers. Write 0 after the training to pause the stack."
-    )
+        return None
+    why = f"pauses the stack, and {args.name} needs workers, because it is new, has changed or has not finished"
+    instead = "Write at least as many workers as trainers. Write 0 after the training to pause the stack"
+    return Problem("workers.count", 0, why, instead)
 
 
 def _has_failed(job: Mapping[str, Any]) -> bool:

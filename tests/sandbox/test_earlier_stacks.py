@@ -143,6 +143,7 @@ def test_a_cluster_of_an_earlier_version_gets_an_access_entry_of_the_stack(tmp_p
         command = (
             f"aws eks delete-access-entry --region {REGION} --cluster-name paddle-cluster --principal-arn {creator}"
         )
+        assert f'deployer: "{creator}" has an access entry in the cluster paddle-cluster' in shown
         assert f"Run `{command}`. The next `pulumi up` creates it again" in shown
         assert inventory(client) == before
         eks.delete_access_entry(**here, principalArn=creator)

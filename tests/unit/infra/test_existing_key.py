@@ -4,9 +4,10 @@ import json
 import re
 from typing import Any
 
+import pulumi
 import pytest
 
-from infra.encryption import key_policy, needed_statements, reject_new_key
+from infra.encryption import key_policy, needed_statements, new_key
 from infra.iam import Statement
 from settings.schema import PROJECT
 from tests.unit.conftest import RunStack
@@ -46,16 +47,41 @@ def test_logs_that_stay_are_encrypted_because_the_existing_key_stays(program: Ru
     assert graph.named("cluster-logs").inputs["kmsKeyId"] == EXISTING_KEY
 
 
-@pytest.mark.parametrize("setting", [EXISTING_KEY, ""])
-def test_a_new_key_of_a_running_stack_is_refused(setting: str) -> None:
-    reject_new_key(setting, None)
-    reject_new_key(EXISTING_KEY, EXISTING_KEY)
-    with pytest.raises(RuntimeError) as caught:
-        reject_new_key(setting, "arn:old")
-    assert str(caught.value) == (
-        f'kmsKeyArn: "{setting}" changes the key arn:old of the running stack, and its file system and cluster cannot '
+@pytest.mark.parametrize(
+    ("recorded", "key", "setting"),
+    [
+        ({"kmsKeyArn": "arn:old"}, "arn:old", EXISTING_KEY),
+        ({"kmsKeyArn": "arn:old"}, "arn:old", ""),
+        ({}, "arn:old", EXISTING_KEY),
+    ],
+)
+def test_a_new_key_of_a_running_stack_is_refused(recorded: dict[str, str], key: str, setting: str) -> None:
+    assert str(new_key(hook_args(recorded, {"key_arn": key}), setting)) == (
+        f'kmsKeyArn: "{setting}" changes the key {key} of the running stack, and its file system and cluster cannot '
         "change their key. Write the former value, or run `pulumi destroy` first."
     )
+
+
+@pytest.mark.parametrize(
+    ("recorded", "outputs", "setting"),
+    [
+        ({}, {"key_arn": "arn:own"}, ""),
+        ({"kmsKeyArn": EXISTING_KEY}, {"key_arn": EXISTING_KEY}, EXISTING_KEY),
+        # An earlier version did not record the setting.
+        ({}, {"key_arn": EXISTING_KEY}, EXISTING_KEY),
+        # The first update failed before it had a key.
+        ({}, {}, EXISTING_KEY),
+    ],
+)
+def test_the_key_of_a_running_stack_is_accepted(
+    recorded: dict[str, str], outputs: dict[str, str], setting: str
+) -> None:
+    assert new_key(hook_args(recorded, outputs), setting) is None
+
+
+def hook_args(inputs: dict[str, str], outputs: dict[str, str]) -> pulumi.ResourceHookArgs:
+    """The arguments of a hook of the component, with what the last update recorded."""
+    return pulumi.ResourceHookArgs("urn", "", "encryption", ENCRYPTION, old_inputs=inputs, old_outputs=outputs)
 
 
 def test_a_changed_setting_calls_the_hook_that_refuses_it(program: RunStack) -> None:

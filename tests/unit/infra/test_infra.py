@@ -9,11 +9,13 @@ import pulumi
 import pytest
 import yaml
 
+from infra.access import has_entry
 from infra.kubeconfig import kubeconfig
-from infra.pause import _reject
+from infra.pause import needs_workers
 from infra.workers import ami_type, group_sizes
 from settings.aws_facts import Architecture, InstanceType
 from settings.credentials import CliCredentials, cli_credentials, not_for_cli
+from settings.schema import read
 from settings.subnets import LARGEST, MAX_ZONES, SMALLEST, cidr_plan
 from tests.unit.conftest import RunStack
 from tests.unit.program import ACCOUNT, SUBNETS, Aws, config_of, run
@@ -149,11 +151,11 @@ def test_a_paused_stack_has_no_workers_and_creates_nothing_that_needs_them(
 def test_only_a_failed_job_needs_no_workers(conditions: list[dict[str, str]], rejected: bool) -> None:
     job = {"status": {"conditions": conditions}}
     args = pulumi.ResourceHookArgs("urn", "id", "paddle-data", "kubernetes:batch/v1:Job", old_outputs=job)
-    if rejected:
-        with pytest.raises(RuntimeError, match=r"workers\.count: 0 pauses the stack, and paddle-data needs workers"):
-            _reject(args)
-    else:
-        _reject(args)
+    message = (
+        "workers.count: 0 pauses the stack, and paddle-data needs workers, because it is new, has changed or has not "
+        "finished. Write at least as many workers as trainers. Write 0 after the training to pause the stack."
+    )
+    assert str(needs_workers(args) or "") == (message if rejected else "")
 
 
 def test_large_clusters_have_several_node_groups(program: RunStack) -> None:
@@ -296,6 +298,12 @@ def test_control_plane_logs_stay_after_destroy_and_expire(program: RunStack, ret
     assert logs.options.retainOnDelete
     assert logs.inputs.get("kmsKeyId") == key
     assert graph.leads(graph.named("eks"), logs)
+
+
+def test_a_foreign_access_entry_is_a_problem_of_the_setting_that_names_it() -> None:
+    settings, _ = read({"admins": ["arn:aws:iam::123456789012:role/a"]})
+    named = [has_entry(f"arn:aws:iam::123456789012:role/{name}", settings).key for name in "ab"]
+    assert named == ["admins", "deployer"]
 
 
 @pytest.mark.parametrize(("existing", "refused"), [("cluster", True), ("cluster-2", False)])
