@@ -19,8 +19,6 @@ from settings.secure import Stored, config_in, stored
 from workloads.in_pod import contract
 
 PROJECT = Path(__file__).parent.parent
-# These fields come from Pulumi, not from the project's own settings.
-ENGINE_KEYS = ("project", "stack", "aws", "secrets", "stored")
 # EKS needs two zones; this many are used if a stack names none.
 DEFAULT_ZONES = 2
 # The default quota of EKS for the nodes of one group. The limit of 30 groups needs more addresses than a VPC has.
@@ -126,7 +124,9 @@ class Notify:
 
 
 @dataclass(frozen=True)
-class Settings:
+class Declared:
+    """The settings that Pulumi.yaml declares."""
+
     cluster_name: str
     zone_name: str
     vpc_cidr: str
@@ -151,6 +151,12 @@ class Settings:
     retain_data: bool
     kubeconfig: str
     tags: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Settings(Declared):
+    """The settings of one stack, with what Pulumi itself knows about it."""
+
     project: str = ""
     stack: str = ""
     aws: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -273,7 +279,7 @@ def read(given: Mapping[str, object], folder: Path = PROJECT) -> tuple[Settings,
     # An older checkout in `folder` may not declare every setting of this version.
     defaults = {**declared(), **declared(folder)}
     given = _with_paths(given, defaults, problems)
-    return _build(Settings, "", given, defaults, problems), problems
+    return Settings(**vars(_build(Declared, "", given, defaults, problems))), problems
 
 
 def _with_paths(given: Mapping[str, object], defaults: Mapping[str, object], out: list[Problem]) -> dict[str, object]:
@@ -314,7 +320,7 @@ def _build(
 ) -> T:
     """One settings class from the keys below `path`. Problems are added to `out`."""
     values: dict[str, object] = {}
-    hints = {camel(name): (name, hint) for name, hint in get_type_hints(cls).items() if name not in ENGINE_KEYS}
+    hints = {camel(name): (name, hint) for name, hint in get_type_hints(cls).items()}
     for key, (name, hint) in hints.items():
         where = path + key
         if isinstance(hint, type) and dataclasses.is_dataclass(hint):
