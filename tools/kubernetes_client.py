@@ -25,7 +25,6 @@ import yaml
 Object = dict[str, Any]
 
 APPLY = "application/apply-patch+yaml"
-JSON_PATCH = "application/json-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 TIMEOUT_SECONDS = 60.0
 SECONDS_OF_A_WATCH = 50  # less than the timeout of a connection without data
@@ -64,11 +63,10 @@ class Kubeconfig:
     server: str
     cluster: Object
     user: Object
-    namespace: str = ""
     folder: Path = Path()
 
 
-def load_kubeconfig(path_or_contents: str, context: str = "") -> Kubeconfig:
+def load_kubeconfig(path_or_contents: str) -> Kubeconfig:
     """Read a kubeconfig from a path or from its contents (YAML or JSON)."""
     text, folder = path_or_contents, Path()
     if "\n" not in text and not text.lstrip().startswith("{"):
@@ -91,12 +89,12 @@ def load_kubeconfig(path_or_contents: str, context: str = "") -> Kubeconfig:
                 return dict(item.get(kind) or {})
         raise KubeconfigError(f"kubeconfig: {section} has no {kind} named {name!r}")
 
-    chosen = entry("contexts", "context", context or config.get("current-context", ""))
+    chosen = entry("contexts", "context", config.get("current-context", ""))
     cluster = entry("clusters", "cluster", chosen.get("cluster", ""))
     user = entry("users", "user", chosen["user"]) if chosen.get("user") else {}
     if not cluster.get("server"):
         raise KubeconfigError("kubeconfig: the cluster has no server")
-    return Kubeconfig(cluster["server"], cluster, user, chosen.get("namespace", ""), folder)
+    return Kubeconfig(cluster["server"], cluster, user, folder)
 
 
 @dataclass(frozen=True)
@@ -133,7 +131,6 @@ class Api:
         self.config = config
         self.url = urlsplit(config.server)
         self._lock = threading.Lock()
-        self._kinds: dict[str, dict[str, Kind]] = {}
         self._schemas: dict[str, Object] = {}
         self._tls: ssl.SSLContext | None = None
         self._credential: Object = {}
@@ -190,27 +187,6 @@ class Api:
         """The lines of an answer as they arrive."""
         with self._open("GET", path, None, query) as response:
             yield from response
-
-    def kind(self, api_version: str, kind: str) -> Kind | None:
-        """Look up a kind in the API server's discovery; None if the cluster does not have it."""
-        with self._lock:
-            known = self._kinds.get(api_version)
-        if known is None or kind not in known:
-            prefix = "/apis/" if "/" in api_version else "/api/"
-            try:
-                listing = self.request("GET", prefix + api_version)
-            except ApiError as error:
-                if error.code == 404:
-                    return None
-                raise
-            known = {
-                item["kind"]: Kind(api_version, item["kind"], item["name"], item["namespaced"])
-                for item in listing["resources"]
-                if "/" not in item["name"]
-            }
-            with self._lock:
-                self._kinds[api_version] = known
-        return known.get(kind)
 
     def schemas(self, api_version: str) -> Object:
         """The OpenAPI schemas of an API group and version, by name."""

@@ -111,7 +111,8 @@ def install(plugins: list[Plugin], home: Path, python: Path) -> None:
         if plugin.executable:
             file.symlink_to(plugin.executable)
         else:
-            _script(file, f'PYTHONPATH="{CHECKOUT}" exec "{python}" -m sandbox.plugins.{plugin.name}')
+            variables = f'PLUGIN_VERSION={plugin.version} PYTHONPATH="{CHECKOUT}"'
+            _script(file, f'{variables} exec "{python}" -m sandbox.plugins.{plugin.name}')
 
 
 def install_language_host(home: Path, python: Path) -> None:

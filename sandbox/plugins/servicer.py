@@ -69,6 +69,11 @@ def reports_errors(
     return decorate
 
 
+def plugin_version() -> str:
+    """The version of the SDK. The Python of the sandbox does not have the SDK, so choice.py passes its version."""
+    return os.environ.get("PLUGIN_VERSION", "")
+
+
 def type_token(urn: str) -> str:
     """The type in a URN, without the types of its parents."""
     return urn.split("::")[2].rsplit("$", 1)[-1]

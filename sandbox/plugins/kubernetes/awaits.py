@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import re
 import threading
 import time
@@ -11,16 +10,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from sandbox.plugins.kubernetes import annotation
 from tools.kubernetes_client import POD, Api, ApiError, Kind, Object, UnreachableError
 
 DEFAULT_SECONDS = 600.0
 VOLUME_SECONDS = 300.0
 _POLLS_PER_SECOND = 4
 POLL_SECONDS = 1 / _POLLS_PER_SECOND
-
-# Deleting one of these with skipAwait does not wait until it is gone.
-_DELETE_SKIPS = {("v1", "Namespace"), ("v1", "Pod"), ("apps/v1", "DaemonSet"), ("batch/v1", "Job")}
+SKIP_AWAIT, WAIT_FOR = "pulumi.com/skipAwait", "pulumi.com/waitFor"
+# The annotations of the official provider that the program uses, with their possible values.
+ANNOTATIONS = {SKIP_AWAIT: r"true", WAIT_FOR: r"jsonpath=\{(\.[A-Za-z]+)+\}"}
 
 
 class NotReadyError(Exception):
@@ -30,10 +28,6 @@ class NotReadyError(Exception):
         super().__init__(message)
         self.live = live
         self.reasons = reasons
-
-
-class AnnotationError(ValueError):
-    """An annotation has an invalid value."""
 
 
 @dataclass
@@ -54,10 +48,21 @@ class Wait:
     cancelled: threading.Event
 
 
-def timeout(obj: Object, custom_timeout: float) -> float:
-    """Seconds to wait: the resource's own option, the annotation, or ten minutes."""
-    text = annotation.get(obj, annotation.TIMEOUT)
-    return custom_timeout or (float(text) if re.fullmatch(r"[+-]?\d+", text) else DEFAULT_SECONDS)
+def _annotations(obj: Object) -> Object:
+    """The annotations that are known."""
+    metadata = obj.get("metadata")
+    given = metadata.get("annotations") if isinstance(metadata, dict) else None
+    return given if isinstance(given, dict) else {}
+
+
+def unsupported_annotations(obj: Object) -> list[str]:
+    """What is wrong with each annotation that would control the official provider."""
+    return [
+        f"{name}: {value!r} is not supported by the emulated provider, because the program does not use it. "
+        "Add it to ANNOTATIONS in sandbox/plugins/kubernetes/awaits.py"
+        for name, value in _annotations(obj).items()
+        if name.startswith("pulumi.com/") and not re.fullmatch(ANNOTATIONS.get(name, r"(?!)"), str(value))
+    ]
 
 
 def full_name(obj: Object) -> str:
@@ -65,41 +70,30 @@ def full_name(obj: Object) -> str:
     return ("" if namespace in ("", "default") else namespace + "/") + str(obj["metadata"]["name"])
 
 
-def until_ready(wait: Wait, kind: Kind, inputs: Object, live: Object, seconds: float, update: bool) -> Object:
+def until_ready(wait: Wait, kind: Kind, inputs: Object, live: Object, seconds: float) -> Object:
     """Wait until the object is ready; raise NotReadyError when it fails or the time is over."""
-    if annotation.is_true(inputs, annotation.SKIP_AWAIT):
+    given = _annotations(inputs)
+    if SKIP_AWAIT in given:
         return live
-    if given := annotation.get(live, annotation.WAIT_FOR):
-        conditions = parse_wait_for(given)
-        check: Callable[[Object], Progress] = lambda obj: _all(conditions, obj)  # noqa: E731
-    elif (kind.api_version, kind.kind) == ("v1", "PersistentVolume"):
-        check, seconds = _volume, VOLUME_SECONDS
-    elif (kind.api_version, kind.kind) == ("v1", "PersistentVolumeClaim"):
-        first = _binding_waits_for_a_pod(wait.api, live) and not update
-        check, seconds = lambda obj: _claim(obj, first), VOLUME_SECONDS
-    elif (kind.api_version, kind.kind) in READY:
-        check = READY[kind.api_version, kind.kind]
-    else:
-        return live
-    return _poll(wait, kind, live, seconds, check)
+    if WAIT_FOR in given:
+        return _poll(wait, kind, live, seconds, lambda obj: _has_field(obj, given[WAIT_FOR]))
+    if kind.kind in _VOLUMES:
+        return _poll(wait, kind, live, VOLUME_SECONDS, _VOLUMES[kind.kind])
+    return _poll(wait, kind, live, seconds, READY[kind.kind]) if kind.kind in READY else live
 
 
 def readiness(api: Api, inputs: Object, live: Object) -> list[str] | None:
     """Why an object is not ready, for a refresh; None if it is ready."""
-    check = READY.get((live["apiVersion"], live["kind"]))
-    if check is None or annotation.is_true(inputs, annotation.SKIP_AWAIT):
+    check = READY.get(live["kind"])
+    if check is None or SKIP_AWAIT in _annotations(inputs):
         return None
     progress = check(live)
     return None if progress.ready else [*progress.failed, *pod_messages(api, live)]
 
 
-def job_ready(live: Object) -> bool:
-    return _job(live).ready
-
-
 def until_gone(wait: Wait, kind: Kind, inputs: Object, live: Object, seconds: float) -> None:
     """Wait until the object is deleted, or another object has its name."""
-    if annotation.is_true(inputs, annotation.SKIP_AWAIT) and (kind.api_version, kind.kind) in _DELETE_SKIPS:
+    if SKIP_AWAIT in _annotations(inputs):
         return
     metadata, ends = live["metadata"], time.monotonic() + seconds
     while True:
@@ -124,7 +118,7 @@ def _poll(wait: Wait, kind: Kind, live: Object, seconds: float, check: Callable[
         if progress.ready:
             break
         # Collect messages during the wait: a failed pod may be deleted before its owner fails.
-        if kind.kind in ("Job", "DaemonSet") and (progress.failed or poll % _POLLS_PER_SECOND == 0):
+        if kind.kind in READY and (progress.failed or poll % _POLLS_PER_SECOND == 0):
             messages += [message for message in pod_messages(wait.api, live) if message not in messages]
         if progress.failed:
             raise NotReadyError(f"{kind.kind} {full_name(live)} failed", live, messages + progress.failed)
@@ -146,23 +140,23 @@ def _poll(wait: Wait, kind: Kind, live: Object, seconds: float, check: Callable[
     return live
 
 
+def _has_field(obj: Object, jsonpath: str) -> Progress:
+    value: Any = obj
+    for key in re.findall(r"\.(\w+)", jsonpath):
+        value = value.get(key) if isinstance(value, dict) else None
+    return Progress(value is not None, f"Waiting for {jsonpath}")
+
+
 def _volume(obj: Object) -> Progress:
     """Available or Bound, within 5 minutes."""
     phase = obj.get("status", {}).get("phase")
     return Progress(phase in ("Available", "Bound"), f"Waiting for the volume to be available (it is {phase})")
 
 
-def _claim(obj: Object, first_consumer: bool) -> Progress:
-    """Bound, or Pending if the storage class binds at the first use, within 5 minutes."""
+def _claim(obj: Object) -> Progress:
+    """Bound, within 5 minutes."""
     phase = obj.get("status", {}).get("phase")
-    wanted = "Pending" if first_consumer else "Bound"
-    return Progress(phase == wanted, f"Waiting for the claim to be {wanted} (it is {phase})")
-
-
-def _binding_waits_for_a_pod(api: Api, claim: Object) -> bool:
-    name = claim["spec"].get("storageClassName")
-    storage_class = api.find(Kind("storage.k8s.io/v1", "StorageClass", "storageclasses", False), "", name or "-")
-    return (storage_class or {}).get("volumeBindingMode") == "WaitForFirstConsumer"
+    return Progress(phase == "Bound", f"Waiting for the claim to be Bound (it is {phase})")
 
 
 def _job(obj: Object) -> Progress:
@@ -180,17 +174,6 @@ def _job(obj: Object) -> Progress:
     return Progress(done, f'Waiting for Job "{name}" to succeed ({counts})')
 
 
-def _pod(obj: Object) -> Progress:
-    """Ready or Succeeded."""
-    conditions = _conditions(obj)
-    name = full_name(obj)
-    for condition, doing in (("PodScheduled", "scheduled"), ("Initialized", "initialized")):
-        if conditions.get(condition, {}).get("status") != "True":
-            return Progress(False, f'Waiting for Pod "{name}" to be {doing}')
-    ready = conditions.get("Ready", {}).get("status") == "True" or obj["status"].get("phase") == "Succeeded"
-    return Progress(ready, f'Waiting for Pod "{name}" to be ready')
-
-
 def _daemon_set(obj: Object) -> Progress:
     """All scheduled pods are updated, ready and available."""
     status = obj.get("status", {})
@@ -203,15 +186,11 @@ def _daemon_set(obj: Object) -> Progress:
     return Progress(ready, f"Waiting for DaemonSet {full_name(obj)} on {desired} nodes ({shown})")
 
 
-READY: dict[tuple[str, str], Callable[[Object], Progress]] = {
-    ("apps/v1", "DaemonSet"): _daemon_set,
-    ("batch/v1", "Job"): _job,
-    ("v1", "Pod"): _pod,
-}
-_VOLUMES = {("v1", "PersistentVolume"): _volume, ("v1", "PersistentVolumeClaim"): _claim}
+READY: dict[str, Callable[[Object], Progress]] = {"DaemonSet": _daemon_set, "Job": _job}
+_VOLUMES = {"PersistentVolume": _volume, "PersistentVolumeClaim": _claim}
 
 
-def conditions() -> dict[tuple[str, str], str]:
+def conditions() -> dict[str, str]:
     """What a create or update of each kind waits for, in words; the other kinds are not waited for."""
     return {kind: str(check.__doc__).strip().rstrip(".") for kind, check in (READY | _VOLUMES).items()}
 
@@ -246,90 +225,10 @@ def _pod_message(pod: Object) -> str:
 
 
 def _container_errors(status: Object) -> list[str]:
-    if status.get("ready"):
-        return []
-    errors = []
     waiting = status.get("state", {}).get("waiting")
     if waiting and waiting.get("reason") != "ContainerCreating":
-        errors.append(f"[{waiting.get('reason', '')}] {waiting.get('message', '')}")
+        return [f"[{waiting.get('reason', '')}] {waiting.get('message', '')}"]
     ended = status.get("state", {}).get("terminated")
-    if ended and ended.get("reason"):
-        if ended.get("message"):
-            errors.append(f"[{ended['reason']}] {ended['message']}")
-        else:
-            errors.append(f'container "{status["name"]}" completed with exit code {ended["exitCode"]}')
-    last = status.get("lastState", {}).get("terminated")
-    if last:
-        how = f"{last.get('reason', '')}: exit code {last['exitCode']}"
-        errors.append(f'container "{status["name"]}" terminated at {last["finishedAt"]} ({how})')
-        errors += [last["message"]] if last.get("message") else []
-    return errors
-
-
-@dataclass(frozen=True)
-class Condition:
-    """One expression in pulumi.com/waitFor."""
-
-    text: str
-    path: tuple[str | int, ...] = ()
-    value: str = ""
-    condition: str = ""
-
-    def check(self, obj: Object) -> Progress:
-        waiting = f"Waiting for {self.text}"
-        observed = obj.get("status", {}).get("observedGeneration")
-        if observed is not None and observed < obj["metadata"].get("generation", 0):
-            return Progress(False, waiting)
-        if self.condition:
-            found = {name.lower(): value for name, value in _conditions(obj).items()}.get(self.condition.lower(), {})
-            return Progress(str(found.get("status", "")).lower() == self.value.lower(), waiting)
-        value: Any = obj
-        for part in self.path:
-            try:
-                value = value[part]
-            except (KeyError, IndexError, TypeError):
-                return Progress(False, waiting)
-        if not self.value:
-            return Progress(True, waiting)
-        if isinstance(value, (dict, list)):
-            raise AnnotationError(f"{annotation.WAIT_FOR}: {self.text} has a non-primitive value")
-        shown = str(value).lower() if isinstance(value, bool) else str(value)
-        return Progress(shown == self.value, f"{waiting} (found {shown!r})")
-
-
-def _all(conditions: list[Condition], obj: Object) -> Progress:
-    looks = [condition.check(obj) for condition in conditions]
-    return next((look for look in looks if not look.ready), looks[0])
-
-
-_STEP = re.compile(r"\.([A-Za-z_][\w-]*)|\['([^']+)'\]|\[(\d+)\]")
-
-
-def parse_wait_for(text: str) -> list[Condition]:
-    """Parse pulumi.com/waitFor: one expression, or a JSON list of expressions."""
-    try:
-        listed = json.loads(text)
-    except ValueError:
-        listed = [text]
-    if not isinstance(listed, list) or not listed or not all(isinstance(item, str) for item in listed):
-        raise AnnotationError(
-            f"{annotation.WAIT_FOR}: expected an expression or a JSON list of at least one, got {text!r}"
-        )
-    return [_parse_expression(item) for item in listed]
-
-
-def _parse_expression(text: str) -> Condition:
-    if text.startswith("condition="):
-        name, _, value = text.removeprefix("condition=").partition("=")
-        return Condition(text, condition=name, value=value or "True")
-    match = re.fullmatch(r"jsonpath=\{\s*\$?(.*?)\s*\}(?:=(.+))?", text)
-    if not match:
-        known = "jsonpath={.path}, jsonpath={.path}=value or condition=Name"
-        raise AnnotationError(f"{annotation.WAIT_FOR}: expected {known}, got {text!r}")
-    steps = list(_STEP.finditer(match[1]))
-    if not steps or "".join(step[0] for step in steps) != match[1]:
-        # Filters, wildcards and slices of JSONPath are not implemented here.
-        known = "the emulated provider supports .name, ['name'] and [number] in a path"
-        raise AnnotationError(f"{annotation.WAIT_FOR}: {known}, got {match[1]!r}")
-    path = tuple(int(step[3]) if step[3] else step[1] or step[2] for step in steps)
-    return Condition(text, path=path, value=match[2] or "")
+    if ended and ended.get("message"):
+        return [f"[{ended['reason']}] {ended['message']}"]
+    return [f'container "{status["name"]}" completed with exit code {ended["exitCode"]}'] if ended else []

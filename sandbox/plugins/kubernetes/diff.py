@@ -3,49 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from sandbox.plugins.wire import UNKNOWN, Unknown
-from tools.kubernetes_client import Object
 
 Path = tuple[str | int, ...]
-
-_VOLUME_SOURCES = (
-    "awsElasticBlockStore azureDisk azureFile cephfs cinder csi fc flexVolume flocker gcePersistentDisk glusterfs "
-    "hostPath iscsi local nfs photonPersistentDisk portworxVolume quobyte rbd scaleIO storageos vsphereVolume"
-)
-_POD_FIELDS = (
-    "affinity automountServiceAccountToken dnsConfig dnsPolicy enableServiceLinks hostAliases hostIPC hostNetwork "
-    "hostPID hostname imagePullSecrets nodeName nodeSelector overhead preemptionPolicy priority priorityClassName "
-    "readinessGates restartPolicy runtimeClassName schedulerName securityContext serviceAccount serviceAccountName "
-    "shareProcessNamespace subdomain terminationGracePeriodSeconds volumes"
-)
-_CONTAINER_FIELDS = (
-    "args command env image imagePullPolicy lifecycle livenessProbe ports readinessProbe resources securityContext "
-    "stdin stdinOnce terminationMessagePath terminationMessagePolicy tty volumeDevices volumeMounts workingDir"
-)
-# Besides name and namespace, these force a replacement, as in the official provider; "*" is any list item.
-REPLACING: dict[tuple[str, str], list[str]] = {
-    ("apps/v1", "DaemonSet"): ["spec.selector"],
-    ("batch/v1", "Job"): ["spec.completions", "spec.parallelism", "spec.selector", "spec.template"],
-    ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"): ["roleRef"],
-    ("rbac.authorization.k8s.io/v1", "RoleBinding"): ["roleRef"],
-    ("storage.k8s.io/v1", "StorageClass"): ["parameters", "provisioner"],
-    ("v1", "ConfigMap"): ["data", "binaryData"],
-    ("v1", "PersistentVolume"): [f"spec.{source}" for source in _VOLUME_SOURCES.split()],
-    ("v1", "PersistentVolumeClaim"): [
-        "spec.accessModes",
-        "spec.selector",
-        "spec.storageClassName",
-        "spec.volumeName",
-    ],
-    ("v1", "Pod"): [
-        *(f"spec.{name}" for name in _POD_FIELDS.split()),
-        *(f"spec.{group}.*.{name}" for group in ("containers", "initContainers") for name in _CONTAINER_FIELDS.split()),
-    ],
-    ("v1", "Secret"): ["type", "stringData", "data"],
-}
 
 
 @dataclass(frozen=True)
@@ -60,20 +24,18 @@ class Change:
         return format_path(self.path)
 
 
-def replaces(change: Change, api_version: str, kind: str, configmap_mutable: bool = False) -> bool:
-    """Whether the official provider replaces the object for this change."""
-    fields = [] if kind == "ConfigMap" and configmap_mutable else REPLACING.get((api_version, kind), [])
-    for field in ["metadata.name", "metadata.namespace", *fields]:
-        pattern = field.split(".")
-        if len(change.path) >= len(pattern):
-            if all(want in ("*", have) for want, have in zip(pattern, change.path, strict=False)):
-                return True
-        elif list(change.path) == pattern[: len(change.path)] and _holds(change.new, pattern[len(change.path) :]):
+def replaces(change: Change, replacing: Sequence[str]) -> bool:
+    """Whether this change forces a replacement, because it is in one of these fields or contains one."""
+    for field in ["metadata.name", "metadata.namespace", *replacing]:
+        keys = tuple(field.split("."))
+        if change.path[: len(keys)] == keys:
+            return True
+        if keys[: len(change.path)] == change.path and _holds(change.new, keys[len(change.path) :]):
             return True
     return False
 
 
-def _holds(value: Any, keys: list[str]) -> bool:
+def _holds(value: Any, keys: Sequence[str]) -> bool:
     for key in keys:
         if not isinstance(value, dict) or key not in value:
             return False
@@ -161,25 +123,6 @@ def same_quantity(path: Path, one: Any, other: Any) -> bool:
             return False
         amounts.append(float(match[1]) * _SCALE[match[2] or ""])
     return abs(amounts[0] - amounts[1]) <= 1e-9 * abs(amounts[0])
-
-
-_SERVER_FIELDS = (
-    "creationTimestamp",
-    "deletionGracePeriodSeconds",
-    "deletionTimestamp",
-    "generation",
-    "managedFields",
-    "resourceVersion",
-    "uid",
-)
-
-
-def without_server_fields(obj: Object) -> Object:
-    """The object without the metadata that only the API server writes."""
-    if not isinstance(obj.get("metadata"), dict):
-        return obj
-    metadata = {key: value for key, value in obj["metadata"].items() if key not in _SERVER_FIELDS}
-    return obj | {"metadata": metadata}
 
 
 def without_nulls(value: Any) -> Any:

@@ -10,7 +10,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import grpc
 import pytest
+from google.protobuf import empty_pb2
+from pulumi.runtime.proto import provider_pb2_grpc
 
 from sandbox import build, commands
 from sandbox.plugins import choice
@@ -125,12 +128,14 @@ def test_sandbox_starts_over_when_another_kind_of_plugin_is_found(
     assert commands._install_plugins(sandbox) == []
 
 
-def test_installed_emulated_provider_prints_its_port(cached: None, tmp_path: Path) -> None:
+def test_installed_emulated_provider_has_the_version_of_the_sdk(cached: None, tmp_path: Path) -> None:
     plugins = [choice.Plugin(name, metadata.version(f"pulumi-{name}"), None) for name in choice.NAMES]
     choice.install(plugins, tmp_path, build.python())
     for plugin in plugins:
         file = tmp_path / f"plugins/resource-{plugin.name}-v{plugin.version}/pulumi-resource-{plugin.name}"
         with subprocess.Popen([file, "127.0.0.1:1"], stdout=subprocess.PIPE, text=True) as running:
             assert running.stdout is not None
-            assert 0 < int(running.stdout.readline()) < 65536
+            channel = grpc.insecure_channel(f"127.0.0.1:{int(running.stdout.readline())}")
+            info = provider_pb2_grpc.ResourceProviderStub(channel).GetPluginInfo(empty_pb2.Empty(), timeout=60)
             running.terminate()
+        assert info.version == plugin.version
