@@ -27,6 +27,7 @@ class Dns(pulumi.ComponentResource):
     def __init__(self, name: str, args: DnsArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("paddle:infra:Dns", name, None, opts)
         settings, child = args.settings, pulumi.ResourceOptions(parent=self)
+        # Not force_destroy: it deletes the records with the zone, but as slowly, and needs route53:GetDNSSEC too.
         self.zone = aws.route53.Zone(
             "zone",
             name=settings.zone_name,
