@@ -71,18 +71,6 @@ def test_three_trainers_find_each_other_and_finish(run: TrainingRun) -> None:
     assert "stub:" not in late.text()
 
 
-def test_after_a_killed_training_process_all_resume_from_the_newest_checkpoint(run: TrainingRun) -> None:
-    slow(run)
-    start(run)
-    wait_for_pass(run)
-    os.kill(training_process(run, 1), signal.SIGKILL)
-    printed = finish(run)
-    assert "attempt 1 is over: trainer 1 was killed by signal 9" in printed
-    assert "attempt 2: trainer 0 of 3 starts from checkpoint pass-0000" in printed
-    assert_no_pass_done_twice(run)
-    assert len(run.all) == 3, "no pod had to be replaced"
-
-
 @pytest.mark.parametrize("index", [0, 2])
 def test_after_a_killed_launcher_all_resume(run: TrainingRun, index: int) -> None:
     slow(run)

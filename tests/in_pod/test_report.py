@@ -321,17 +321,22 @@ def test_launchers_keep_the_report_through_a_failure(run: TrainingRun) -> None:
     os.kill(int((run.root / "stub-1.pid").read_text()), signal.SIGKILL)
     run.wait(run.ended)
     assert run.statuses() == [0, 0, 0]
+    assert len(run.all) == 3, "no pod had to be replaced"
     output = run.root / "output"
     entries = read_history(output)
     assert [(each.number, each.result) for each in entries] == [(1, ""), (2, "finished")]
-    assert "trainer 1" in entries[0].reason
+    assert entries[0].reason.startswith("trainer 1 was killed by signal 9")
+    assert entries[1].resume.startswith("pass-0000")
     shown = Page((output / contract.REPORT_FILE).read_text())
     for words in ("Finished. Checkpoint 3 of 3, 100%.", "Caused by trainer 1.", "pass-00002", "job.attempts 3"):
         assert words in shown.text
     printed = "".join(trainer.text() for trainer in run.all)
-    assert [printed.count(f"launch: checkpoint {number} of 3 {{}} written 2") for number in (1, 2, 3)] == [1, 1, 1]
+    assert "attempt 1 is over: trainer 1 was killed by signal 9" in printed
+    for number in range(3):
+        assert printed.count(f"stub: wrote pass {number}\n") == 1, "each attempt resumes from the newest checkpoint"
+        assert printed.count(f"launch: checkpoint {number + 1} of 3 {{}} written 2") == 1
     assert printed.count("launch: attempts [") == 4
-    assert not [path.name for path in output.iterdir() if path.name.startswith(".report")]
+    assert not list(output.glob(".report*"))
 
 
 def test_a_report_that_cannot_be_written_ends_no_training(run: TrainingRun) -> None:
