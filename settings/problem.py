@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 # Stands for a secret value in messages.
@@ -24,6 +24,16 @@ class Problem:
 
     def __str__(self) -> str:
         return f"{self.key}: {json.dumps(self.value, default=list)} {self.why}. {self.instead}."
+
+
+Problems = Iterator[Problem]
+
+
+def at_least(limits: Mapping[str, tuple[int, int]]) -> Problems:
+    """`limits` maps a key to its value and the smallest valid value."""
+    for key, (value, least) in limits.items():
+        if value < least:
+            yield Problem(key, value, "is too small", f"Write {least} or more")
 
 
 def secret_key(key: str) -> str:

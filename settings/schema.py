@@ -37,6 +37,9 @@ LogType = Literal["api", "audit", "authenticator", "controllerManager", "schedul
 # Former keys, with what to write instead.
 RENAMED = {"workers.instanceType": "Write workers.instanceTypes with a list of types, such as [m6i.large]"}
 
+# What is wrong with a value of another type.
+SCALARS = {str: "is not text", bool: "is neither true nor false", int: "is not a whole number"}
+
 T = TypeVar("T")
 
 
@@ -371,18 +374,11 @@ def _parse(hint: object, given: object) -> object:
         if given not in get_args(hint):
             raise ValueError("is not one of the choices")
         return given
-    if kind is str:
-        if not isinstance(given, str):
-            raise ValueError("is not text")
-        return given
-    value = _decoded(given)
-    if kind is bool:
-        if not isinstance(value, bool):
-            raise ValueError("is neither true nor false")
-        return value
-    if kind is int:
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise ValueError("is not a whole number")
+    value = given if kind is str else _decoded(given)
+    if kind in SCALARS:
+        # True is an int for isinstance.
+        if type(value) is not kind:
+            raise ValueError(SCALARS[kind])
         return value
     if kind is tuple:
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):

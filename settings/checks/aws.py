@@ -6,9 +6,8 @@ import re
 import pulumi_aws as aws
 
 from settings.aws_facts import AwsFacts, services_for
-from settings.checks.rule import FactsRule, Problems, Rule
 from settings.credentials import STATIC_KEYS, not_for_cli
-from settings.problem import Problem
+from settings.problem import Problem, Problems
 from settings.schema import Settings, camel
 
 
@@ -41,12 +40,8 @@ def tags(s: Settings) -> Problems:
             why = "is a tag value that AWS does not allow"
             yield Problem(f"tags.{key}", value, why, "Use up to 256 letters, digits, spaces and _.:/=+-@")
     if len(s.tags) > 40:
-        yield Problem(
-            "tags",
-            len(s.tags),
-            "is too many tags: AWS allows 50, including the tags that the program adds",
-            "Write 40 or fewer",
-        )
+        why = "is too many tags: AWS allows 50, including the tags that the program adds"
+        yield Problem("tags", len(s.tags), why, "Write 40 or fewer")
 
 
 def region_has_services(s: Settings, facts: AwsFacts) -> Problems:
@@ -57,5 +52,5 @@ def region_has_services(s: Settings, facts: AwsFacts) -> Problems:
         yield Problem("aws:region", s.region, why, "If creating its resources fails, choose another region")
 
 
-RULES: tuple[Rule, ...] = (provider_options, cli_credentials, tags)
-WARNINGS: tuple[FactsRule, ...] = (region_has_services,)
+RULES = (provider_options, cli_credentials, tags)
+WARNINGS = (region_has_services,)

@@ -9,8 +9,7 @@ import yaml
 
 from settings.aws_errors import NoAnswerError
 from settings.aws_facts import PRINCIPAL, AwsFacts
-from settings.checks.rule import FactsRule, Problems, Rule, at_least
-from settings.problem import Problem
+from settings.problem import Problem, Problems, at_least
 from settings.quotas import most_workers, quotas_of
 from settings.schema import KUBERNETES_VERSION, Settings
 
@@ -22,9 +21,8 @@ PADDLE_IMAGE = re.compile(r"(docker\.io/)?paddlepaddle/paddle[:@]")
 def cluster_name(s: Settings) -> Problems:
     if not re.fullmatch(r"(?!sg-)[0-9A-Za-z][0-9A-Za-z_-]{0,89}", s.cluster_name):
         why = "is not allowed as the name of an EKS cluster and its security groups"
-        yield Problem(
-            "clusterName", s.cluster_name, why, "Use up to 90 letters, digits, - and _, not starting with sg-"
-        )
+        instead = "Use up to 90 letters, digits, - and _, not starting with sg-"
+        yield Problem("clusterName", s.cluster_name, why, instead)
 
 
 def kubernetes_version(s: Settings) -> Problems:
@@ -102,15 +100,11 @@ def existing_kubeconfig(s: Settings) -> Problems:
     except yaml.YAMLError:
         why = "is not a YAML file"
     if why:
-        yield Problem(
-            "kubeconfig",
-            s.kubeconfig,
-            why,
-            "Write the path of a kubeconfig file, or leave it empty to use the EKS cluster",
-        )
+        instead = "Write the path of a kubeconfig file, or leave it empty to use the EKS cluster"
+        yield Problem("kubeconfig", s.kubeconfig, why, instead)
 
 
-def addons_of_kubernetes_version(s: Settings, facts: AwsFacts) -> Problems:
+def addons_exist(s: Settings, facts: AwsFacts) -> Problems:
     """EKS has no versions of add-ons for a Kubernetes version that it does not support."""
     for name, error in list(facts.missing_addons.items())[:1]:
         why = f"has no version of the add-on {name} in {s.region}: {error}"
@@ -161,7 +155,7 @@ def principals_exist(s: Settings, facts: AwsFacts) -> Problems:
         yield Problem("deployer" if arn == s.deployer else "admins", arn, why, "Create it first, or correct the ARN")
 
 
-def session_is_administrator(s: Settings, facts: AwsFacts) -> Problems:
+def session_has_access(s: Settings, facts: AwsFacts) -> Problems:
     session = facts.access.session
     if isinstance(session, NoAnswerError):
         if not s.deployer:
@@ -178,20 +172,5 @@ def session_is_administrator(s: Settings, facts: AwsFacts) -> Problems:
         yield Problem("deployer", s.deployer, why, "Use the credentials of the deployer, or add this ARN to admins")
 
 
-RULES: tuple[Rule, ...] = (
-    cluster_name,
-    kubernetes_version,
-    worker_types,
-    worker_sizes,
-    administrators,
-    ssh_key,
-    existing_kubeconfig,
-)
-FACTS_RULES: tuple[FactsRule, ...] = (
-    addons_of_kubernetes_version,
-    paused_from_the_start,
-    instance_types,
-    vcpu_quotas,
-    principals_exist,
-    session_is_administrator,
-)
+RULES = (cluster_name, kubernetes_version, worker_types, worker_sizes, administrators, ssh_key, existing_kubeconfig)
+FACTS_RULES = (addons_exist, paused_from_the_start, instance_types, vcpu_quotas, principals_exist, session_has_access)

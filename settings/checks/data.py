@@ -5,8 +5,7 @@ import shlex
 
 from settings.aws_errors import NoAnswerError
 from settings.aws_facts import KMS_KEY, AwsFacts
-from settings.checks.rule import FactsRule, Problems, Rule, at_least
-from settings.problem import HIDDEN, Problem
+from settings.problem import HIDDEN, Problem, Problems, at_least
 from settings.schema import Settings
 from workloads.in_pod import contract
 
@@ -49,12 +48,8 @@ def data_source(s: Settings) -> Problems:
 def data_numbers(s: Settings) -> Problems:
     yield from at_least({"data.records": (s.data.records, 1), "data.timeoutMinutes": (s.data.timeout_minutes, 1)})
     if s.data_source.kind == contract.SYNTHETIC and 1 <= s.data.records < s.trainers:
-        yield Problem(
-            "data.records",
-            s.data.records,
-            "is less than the number of trainers, so one trainer would have no data",
-            f"Write {s.trainers} or more",
-        )
+        why = "is less than the number of trainers, so one trainer would have no data"
+        yield Problem("data.records", s.data.records, why, f"Write {s.trainers} or more")
 
 
 def storage_sizes(s: Settings) -> Problems:
@@ -101,5 +96,5 @@ def kms_key(s: Settings, facts: AwsFacts) -> Problems:
         yield Problem("kmsKeyArn", s.kms_key_arn, why, instead)
 
 
-RULES: tuple[Rule, ...] = (secrets, data_source, data_numbers, storage_sizes, kms_key_arn)
-FACTS_RULES: tuple[FactsRule, ...] = (kms_key,)
+RULES = (secrets, data_source, data_numbers, storage_sizes, kms_key_arn)
+FACTS_RULES = (kms_key,)

@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 
 from settings.aws_facts import BUDGETS_PARTITION, AwsFacts
-from settings.checks.rule import LABEL, FactsRule, Problems, Rule, at_least
-from settings.problem import Problem
+from settings.checks.network import LABEL
+from settings.problem import Problem, Problems, at_least
 from settings.schema import Settings
 from workloads.in_pod import contract
 
@@ -29,12 +29,8 @@ def job_names(s: Settings) -> Problems:
         why = "is not allowed as the name of an indexed Job in Kubernetes"
         yield Problem("job.name", s.job.name, why, f"Use up to {longest} lower-case letters, digits and -")
     if s.job.name in (contract.DATA_JOB, contract.EXPORT_JOB):
-        yield Problem(
-            "job.name",
-            s.job.name,
-            "is already the name of another Job of this program",
-            "Use another name, such as paddle-cluster-job",
-        )
+        why = "is already the name of another Job of this program"
+        yield Problem("job.name", s.job.name, why, "Use another name, such as paddle-cluster-job")
     if not re.fullmatch(LABEL, s.job.namespace) or len(s.job.namespace) > 63 or s.job.namespace.startswith("kube-"):
         why = "is not a valid namespace, or Kubernetes reserves it"
         yield Problem("job.namespace", s.job.namespace, why, "Use up to 63 lower-case letters, digits and -")
@@ -100,10 +96,8 @@ def containers(s: Settings) -> Problems:
 def training_code(s: Settings) -> Problems:
     files = s.job.code_files
     if "train.py" not in files:
-        why = "does not contain train.py"
-        yield Problem(
-            "job.code", s.job.code, why, "Write the path of a folder that contains it, relative to Pulumi.yaml"
-        )
+        instead = "Write the path of a folder that contains it, relative to Pulumi.yaml"
+        yield Problem("job.code", s.job.code, "does not contain train.py", instead)
     instead = "Put the code into your own image; docs/training-code.md shows how"
     size = sum(path.stat().st_size for path in files.values())
     if size > CODE_BYTES:
@@ -163,15 +157,6 @@ def registry_of(image: str) -> str:
     return host if slash and ("." in host or ":" in host) else "docker.io"
 
 
-RULES: tuple[Rule, ...] = (
-    job_names,
-    job_numbers,
-    trainer_count,
-    network_interface,
-    host_ports,
-    containers,
-    training_code,
-    messages,
-)
-FACTS_RULES: tuple[FactsRule, ...] = (budget_in_dollars,)
-WARNINGS: tuple[FactsRule, ...] = (images_in_china, images_without_digest)
+RULES = (job_names, job_numbers, trainer_count, network_interface, host_ports, containers, training_code, messages)
+FACTS_RULES = (budget_in_dollars,)
+WARNINGS = (images_in_china, images_without_digest)

@@ -5,11 +5,11 @@ import re
 from itertools import combinations
 
 from settings.aws_facts import AwsFacts
-from settings.checks.rule import LABEL, FactsRule, Problems, Rule
-from settings.problem import Problem
+from settings.problem import Problem, Problems
 from settings.schema import DEFAULT_ZONES, Settings
 from settings.subnets import ADDRESSES_PER_WORKER, LARGEST, SMALLEST, zone_capacity
 
+LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 NOT_A_RANGE = "is not an IPv4 range, or its address is not the first one of the range"
 PRIVATE = [ipaddress.IPv4Network(n) for n in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")]
 # The VPC user guide advises against this range, because some AWS services use it themselves.
@@ -23,9 +23,8 @@ def vpc_range(s: Settings) -> Problems:
     if vpc is None:
         yield Problem("vpcCidr", s.vpc_cidr, NOT_A_RANGE, "Write one, such as 10.0.0.0/16")
     elif not any(vpc.subnet_of(private) for private in PRIVATE):
-        yield Problem(
-            "vpcCidr", s.vpc_cidr, "is not a private range", "Write one within 10.0.0.0/8, such as 10.0.0.0/16"
-        )
+        instead = "Write one within 10.0.0.0/8, such as 10.0.0.0/16"
+        yield Problem("vpcCidr", s.vpc_cidr, "is not a private range", instead)
     elif vpc.overlaps(USED_BY_AWS):
         why = f"overlaps {USED_BY_AWS}, which some AWS services use themselves"
         yield Problem("vpcCidr", s.vpc_cidr, why, "Write another range, such as 10.0.0.0/16")
@@ -69,9 +68,8 @@ def _network(cidr: str) -> ipaddress.IPv4Network | None:
 
 def dns_zone_name(s: Settings) -> Problems:
     if not re.fullmatch(rf"(?=.{{1,200}}$){LABEL}(\.{LABEL})*", s.zone_name):
-        yield Problem(
-            "zoneName", s.zone_name, "is not a DNS name", "Use lower-case letters, digits, - and dots, such as paddle"
-        )
+        instead = "Use lower-case letters, digits, - and dots, such as paddle"
+        yield Problem("zoneName", s.zone_name, "is not a DNS name", instead)
 
 
 def zone_list(s: Settings) -> Problems:
@@ -79,9 +77,8 @@ def zone_list(s: Settings) -> Problems:
     if len(set(zones)) != len(zones):
         yield Problem("availabilityZones", zones, "contains a zone twice", "Write each zone once")
     if len(set(zones)) == 1:
-        yield Problem(
-            "availabilityZones", zones, "is one zone, and EKS needs two", "Write two or more, or an empty list"
-        )
+        why = "is one zone, and EKS needs two"
+        yield Problem("availabilityZones", zones, why, "Write two or more, or an empty list")
 
 
 def zones_of_the_account(s: Settings, facts: AwsFacts) -> Problems:
@@ -112,5 +109,5 @@ def zones_of_the_account(s: Settings, facts: AwsFacts) -> Problems:
         yield Problem("aws:region", s.region, why, instead)
 
 
-RULES: tuple[Rule, ...] = (vpc_range, api_access_ranges, dns_zone_name, zone_list)
-FACTS_RULES: tuple[FactsRule, ...] = (zones_of_the_account,)
+RULES = (vpc_range, api_access_ranges, dns_zone_name, zone_list)
+FACTS_RULES = (zones_of_the_account,)
