@@ -21,6 +21,7 @@ from sandbox.engine import engine_stack_file
 from sandbox.engine.pulumi_cli import PulumiCli
 from sandbox.paths import CHECKOUT
 from sandbox.plugins import choice
+from tests.sandbox.checkout import LIMIT_SECONDS
 from tests.sandbox.inventory import Client
 
 # Only the AWS resources, so that no Kubernetes is needed.
@@ -95,7 +96,8 @@ def aws_part(folder: Path, name: str) -> Iterator[AwsPart]:
         subprocess.Popen(command, env=environment, stdout=log, stderr=log) as server,
     ):
         try:
-            assert processes.wait(lambda: answers(port), 60), (folder / "aws.log").read_text()
+            processes.wait(lambda: answers(port) or server.poll() is not None, LIMIT_SECONDS)
+            assert server.poll() is None, (folder / "aws.log").read_text()
             yield AwsPart(engine, f"http://127.0.0.1:{port}", calls)
         finally:
             server.terminate()

@@ -128,7 +128,7 @@ def test_each_worker_pulls_the_image_before_the_data_is_ready(checkout: Checkout
             pod["spec"].get("nodeName", "") for pod in checkout.api.list(POD, "default", labelSelector=selector)
         )
 
-    eventually(lambda: workers() == ["node-1", "node-2", "node-3"], 60, "not one pod on each worker")
+    eventually(lambda: workers() == ["node-1", "node-2", "node-3"], "not one pod on each worker")
 
 
 @pytest.mark.usefixtures("default_stack")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.sandbox.checkout import JOB, Checkout, eventually
+from tests.sandbox.checkout import JOB, LIMIT_SECONDS, Checkout, eventually
 from tests.sandbox.inventory import inventory
 from tools.kubernetes_client import POD, ApiError, UnreachableError
 
@@ -32,7 +32,6 @@ while not (folder / "go").exists():
 # The download of this file fails at once, without the retries that an unreachable server gets.
 IMPOSSIBLE = f"https://{'a' * 64}/data.tar"
 ONE_OF_EACH = ("clusters", "node groups", "file systems", "keys", "aliases", "buckets", "zones", "launch templates")
-LIMIT_SECONDS = 600
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ class Stack:
             new = list(now.values()) == ["Running"] * 3 and now.keys().isdisjoint(before)
             return now if new else {}
 
-        return dict(eventually(look, LIMIT_SECONDS, "training did not start"))
+        return dict(eventually(look, "training did not start"))
 
     def planned(self) -> dict[str, str]:
         """The operations on Jobs that a preview shows, by the name of the Job."""
@@ -104,7 +103,7 @@ class Stack:
     def kill(self, victim: str, when: Callable[[], object]) -> tuple[int, str]:
         """Run `up`, and kill a process as soon as `when` is true. The exit code of `up` and its output."""
         with self.checkout.running("up") as up:
-            eventually(when, LIMIT_SECONDS, "the condition did not become true")
+            eventually(when, "the condition did not become true")
             os.kill(self.checkout.pid(victim), signal.SIGKILL)
             output, _ = up.communicate(timeout=LIMIT_SECONDS)
         return up.returncode, output
@@ -196,7 +195,7 @@ def lost_engine_leaves_the_training_alone(stack: Stack, trainers: dict[str, str]
 
 def up_waits_for_the_same_training(stack: Stack, trainers: dict[str, str]) -> None:
     with stack.checkout.running("up") as up:
-        eventually(stack.waits, LIMIT_SECONDS, "up does not wait")
+        eventually(stack.waits, "up does not wait")
         assert stack.pods() == trainers
         stack.release()
         output, _ = up.communicate(timeout=LIMIT_SECONDS)
@@ -219,7 +218,7 @@ def control_plane_is_killed_during_training(stack: Stack) -> None:
 
         for component in ("kube-apiserver", "etcd"):
             os.kill(stack.checkout.pid(component), signal.SIGKILL)
-            eventually(restarted, LIMIT_SECONDS, f"{component} is not started again")
+            eventually(restarted, f"{component} is not started again")
         stack.release()
         up.communicate(timeout=LIMIT_SECONDS)
     stack.checkout.up()
@@ -246,7 +245,7 @@ def training_that_nobody_waits_for_is_left_alone(stack: Stack) -> None:
     def exported() -> bool:
         return bool(stack.checkout.job("paddle-export")["status"].get("succeeded"))
 
-    eventually(exported, LIMIT_SECONDS, "no end of the export")
+    eventually(exported, "no end of the export")
     assert stack.pods().keys() == trainers.keys()
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.sandbox import listening
-from tests.sandbox.checkout import Checkout, eventually
+from tests.sandbox.checkout import LIMIT_SECONDS, Checkout, eventually
 from tools.kubernetes_client import POD, ApiError, Kind
 from workloads.in_pod import contract
 
@@ -44,7 +44,6 @@ ACCESS_REVIEW = Kind("authorization.k8s.io/v1", "SubjectAccessReview", "subjecta
 JOB = "paddle-cluster-job"
 ATTEMPT = f"volumes/fs-*/{JOB}/{contract.LAUNCHERS}/{contract.ATTEMPT_FILE}"
 OUTAGE_SECONDS = 20
-LIMIT_SECONDS = 600
 
 
 @dataclass(frozen=True)
@@ -104,19 +103,19 @@ class Training:
         before = self.under_way()
         kept = self.checkpoints
         yield
-        eventually(lambda: self.attempt["number"] > before["number"], LIMIT_SECONDS, "no new attempt")
+        eventually(lambda: self.attempt["number"] > before["number"], "no new attempt")
         after = self.under_way()
-        assert because in after["reason"]
+        assert because in after["previous"]
         assert after["number"] == before["number"] + 1
         assert after["resume"] >= max(kept)
         assert self.checkpoints.items() >= kept.items()
 
     def under_way(self) -> dict[str, Any]:
         """The current attempt, after it has written a checkpoint."""
-        eventually(lambda: self.attempt, LIMIT_SECONDS, "no attempt")
+        eventually(lambda: self.attempt, "no attempt")
         if self.newest_written() <= self.decided():
             self.allow(len(self.checkpoints) + 1)
-            eventually(lambda: self.newest_written() > self.decided(), LIMIT_SECONDS, "no new checkpoint")
+            eventually(lambda: self.newest_written() > self.decided(), "no new checkpoint")
         attempt = self.attempt
         assert not attempt["result"], f"training ended before the fault: {attempt}"
         return attempt
@@ -197,7 +196,7 @@ def deleted_pod(training: Training) -> None:
         pods = training.checkout.api.list(POD, "default", labelSelector=f"job-name={JOB}")
         (name,) = (pod["metadata"]["name"] for pod in pods if pod["metadata"]["uid"] == uid)
         training.checkout.api.request("DELETE", POD.path("default", name))
-        eventually(lambda: gone(training, name), LIMIT_SECONDS, "the pod is not deleted")
+        eventually(lambda: gone(training, name), "the pod is not deleted")
         assert "stopped by SIGTERM" in training.log(uid)
     assert uid not in training.attempt["members"]
 
@@ -215,7 +214,7 @@ def killed_launcher_during_an_outage_of_the_api_server(training: Training) -> No
         attempt = training.attempt
         leader, over = attempt["members"][0], f"attempt {attempt['number']} is over"
         training.kill_launcher(2)
-        eventually(lambda: over in training.log(leader), LIMIT_SECONDS, "trainer 0 does not notice the killed launcher")
+        eventually(lambda: over in training.log(leader), "trainer 0 does not notice the killed launcher")
         with training.outage():
             time.sleep(OUTAGE_SECONDS)
         assert training.attempt["number"] == attempt["number"], (
@@ -229,8 +228,8 @@ def api_server_stopped_while_training(training: Training) -> None:
     newest = max(training.checkpoints)
     with training.outage():
         training.allow(PASSES)
-        eventually(lambda: max(training.checkpoints) > newest, LIMIT_SECONDS, "the training waits for the API server")
-    result = eventually(lambda: training.attempt["result"], LIMIT_SECONDS, "the training does not end")
+        eventually(lambda: max(training.checkpoints) > newest, "the training waits for the API server")
+    result = eventually(lambda: training.attempt["result"], "the training does not end")
     assert (result, training.attempt["number"]) == ("finished", before["number"])
 
 
