@@ -28,7 +28,7 @@ BLOCK = 1 << 23
 LINE_BYTES = 1 << 16
 TAIL_BYTES = 4096
 GRACE_SECONDS = 20.0  # less than the pod's 30 seconds
-STACK_SECONDS = 3.0
+STACK_SECONDS = 10.0
 STACK_SIGNAL = signal.SIGRTMIN + 7  # a signal that training code does not use
 # Python imports this file in every process of the training. It then looks for the image's own file of that name.
 SITE_CUSTOMIZE = """\
