@@ -262,6 +262,12 @@ def test_the_first_failure_ends_the_attempt_when_the_others_have_reported() -> N
     assert action == Publish(replace(RUNNING, ended=NOW, reason="trainer 1 ended with status 3, last output: oops"))
 
 
+def test_a_trainer_that_fails_after_the_others_succeeded_is_a_failure() -> None:
+    statuses = [DONE[0], FAILED_STATUS, DONE[2]]
+    seen = snapshot(attempt=RUNNING, joined=4, statuses=statuses, failure_age=SETTLE_SECONDS, newest_checkpoint="")
+    assert decide(seen, settings(0)) == Publish(replace(RUNNING, ended=NOW, reason=ENDED.reason))
+
+
 def test_a_stalled_training_ends_the_attempt_and_names_the_trainer_that_stopped_first() -> None:
     attempt = replace(RUNNING, started=NOW - 2000)
     seen = snapshot(attempt=attempt, joined=4, training=True, statuses=QUIET)

@@ -209,14 +209,6 @@ def test_the_reason_is_the_first_failure_even_if_its_output_arrives_last(run: Tr
     assert all(reason in trainer.text() for trainer in run.all)
 
 
-def test_a_trainer_that_fails_after_the_others_succeeded_is_a_failure(run: TrainingRun) -> None:
-    run.settings.update(STUB_LAST_STATUS="4", MAX_ATTEMPTS="1")
-    start(run)
-    run.wait(run.ended, replace=False)
-    assert run.statuses() == [100, 100, 100]
-    assert run.passes() == ALL
-
-
 def test_state_files_of_an_earlier_job_are_ignored(run: TrainingRun) -> None:
     start(run)
     finish(run)
@@ -260,18 +252,6 @@ def test_errors_of_the_volume_that_pass_cost_no_attempt(run: TrainingRun) -> Non
     start(run)
     finish(run)
     assert len(run.all) == 3, "no pod had to be replaced"
-
-
-def test_a_missing_shard_is_a_clear_error(run: TrainingRun) -> None:
-    run.settings["MAX_ATTEMPTS"] = "1"
-    for path in (run.root / "data" / "2").iterdir():
-        path.unlink()
-    (run.root / "data" / "2").rmdir()
-    start(run)
-    run.wait(run.ended, replace=False)
-    assert run.statuses() == [100, 100, 100]
-    for trainer in run.all:
-        assert "data/2 is missing: the data must be split for 3 trainers; run the data Job again" in trainer.text()
 
 
 def test_a_full_disk_ends_the_log_but_not_the_training(run: TrainingRun) -> None:

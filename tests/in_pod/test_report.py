@@ -339,16 +339,6 @@ def test_launchers_keep_the_report_through_a_failure(run: TrainingRun) -> None:
     assert not list(output.glob(".report*"))
 
 
-def test_a_report_that_cannot_be_written_ends_no_training(run: TrainingRun) -> None:
-    (run.root / "output" / contract.REPORT_FILE).mkdir(parents=True)
-    (run.root / "output" / contract.HISTORY_FILE).mkdir()
-    for index in range(3):
-        run.start(index)
-    run.wait(run.ended)
-    assert run.statuses() == [0, 0, 0]
-    assert "report.html cannot be written" in run.pods[0].text()
-
-
 @pytest.mark.skipif(not shutil.which("chromium"), reason="there is no chromium on this machine")
 @pytest.mark.parametrize("width", [400, 1400])
 def test_nothing_has_to_be_scrolled_sideways(output: Path, tmp_path: Path, width: int) -> None:

@@ -84,6 +84,16 @@ def test_the_report_delays_no_decision_and_is_written_at_the_end(leader: Trainer
     assert "Failed" in page.read_text()
 
 
+def test_a_report_that_cannot_be_written_ends_no_training(
+    leader: Trainer0, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name in (contract.REPORT_FILE, contract.HISTORY_FILE):
+        (tmp_path / contract.OUTPUT / name).mkdir()
+    leader.publish(replace(ENDED, result=contract.FAILED), 4.0)
+    assert capfd.readouterr().out.count("report.html cannot be written: IsADirectoryError") == 1
+    assert read_attempt(tmp_path, "job-1").has_result
+
+
 def test_a_launcher_measures_the_silence_of_trainer_0_with_its_own_clock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

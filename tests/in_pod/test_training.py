@@ -103,13 +103,20 @@ def trainer(tmp_path: Path) -> trainer_settings.TrainerSettings:
 
 @pytest.mark.parametrize(
     ("damage", "problem"),
-    [("lost", "is missing"), ("short", "has 63 bytes instead of 70"), ("changed", "has the wrong checksum")],
+    [
+        ("no folder", "is missing: the data must be split for 3 trainers"),
+        ("lost", "is missing"),
+        ("short", "has 63 bytes instead of 70"),
+        ("changed", "has the wrong checksum"),
+    ],
 )
 def test_a_damaged_shard_is_not_trained_on(
     tmp_path: Path, trainer: trainer_settings.TrainerSettings, damage: str, problem: str
 ) -> None:
     records = tmp_path / "data/2/records.txt"
-    if damage == "lost":
+    if damage == "no folder":
+        records.parent.rename(tmp_path / "elsewhere")
+    elif damage == "lost":
         records.unlink()
     else:
         records.write_bytes(b"1\tgood\n" * 9 if damage == "short" else b"1\tevil\n" * 10)
