@@ -12,14 +12,15 @@ from infra.notifications import Notifications, NotificationsArgs
 from infra.provider import aws_provider
 from infra.storage import Storage, StorageArgs
 from settings.checked import checked
-from workloads.access import Namespace
 from workloads.data_job import DataJob, DataJobArgs
 from workloads.export_job import ExportJob, ExportJobArgs
 from workloads.gpu_plugin import GpuPlugin, GpuPluginArgs
 from workloads.image_pull import ImagePull, ImagePullArgs
+from workloads.in_pod.contract import DATA_JOB, EXPORT_JOB
+from workloads.namespace import Namespace
 from workloads.next_steps import next_steps
 from workloads.training_job import TrainingJob, TrainingJobArgs
-from workloads.volume import Volume, VolumeArgs
+from workloads.volume import CLAIM, Volume, VolumeArgs
 
 settings, provider, facts = checked(aws_provider)
 
@@ -35,25 +36,27 @@ if settings.notify.email:
     notifications = Notifications("notifications", NotificationsArgs(settings, facts, encryption), on_aws)
 roles = JobRoles("job-roles", JobRolesArgs(settings, facts, encryption, bucket, cluster, notifications), on_aws)
 
-in_cluster = pulumi.ResourceOptions(providers=[cluster.kubernetes])
-namespace = Namespace("namespace", settings.job.namespace, in_cluster)
+
+def in_cluster(former_name: str) -> pulumi.ResourceOptions:
+    """Options of a component in the cluster, with its name in earlier versions."""
+    return pulumi.ResourceOptions(providers=[cluster.kubernetes], aliases=[pulumi.Alias(name=former_name)])
+
+
+namespace = Namespace("namespace", settings.job.namespace, pulumi.ResourceOptions(providers=[cluster.kubernetes]))
 if settings.job.gpus_per_trainer:
-    GpuPlugin("gpu-plugin", GpuPluginArgs(settings.job.gpu_plugin_image), in_cluster)
+    GpuPlugin("nvidia-device-plugin", GpuPluginArgs(settings.job.gpu_plugin_image), in_cluster("gpu-plugin"))
 if settings.pulls_image_early:
-    ImagePull("image-pull", ImagePullArgs(settings, namespace.name), in_cluster)
-volume = Volume(
-    "volume", VolumeArgs(storage, namespace.name, settings.storage.size_gib, settings.storage.claim_gib), in_cluster
+    ImagePull("paddle-image-pull", ImagePullArgs(settings, namespace), in_cluster("image-pull"))
+volume = Volume(CLAIM, VolumeArgs(settings, storage, namespace), in_cluster("volume"))
+data = DataJob(DATA_JOB, DataJobArgs(settings, facts, roles, namespace, volume), in_cluster("data"))
+training = TrainingJob(
+    "paddle-trainer", TrainingJobArgs(settings, facts, namespace, volume, data), in_cluster("training")
 )
-memory = f"{facts.pod_memory_mib}Mi"
-data = DataJob("data", DataJobArgs(settings, namespace.name, volume, roles.data, memory), in_cluster)
-training = TrainingJob("training", TrainingJobArgs(settings, namespace.name, volume, data, memory), in_cluster)
 model: pulumi.Output[str] = pulumi.Output.concat(storage.file_system.id, ":/", settings.job.output_prefix)
 if roles.export:
-    topic = notifications.topic.arn if notifications else None
     model = pulumi.Output.concat("s3://", bucket.bucket.bucket, "/", settings.job.output_prefix)
-    ExportJob(
-        "export", ExportJobArgs(settings, namespace.name, volume, training, roles.export, model, topic), in_cluster
-    )
+    export = ExportJobArgs(settings, roles.export, notifications, namespace, volume, training, model)
+    ExportJob(EXPORT_JOB, export, in_cluster("export"))
 
 pulumi.export("region", settings.region)
 pulumi.export("clusterName", cluster.cluster.name)

@@ -76,13 +76,9 @@ class Job:
         return f"{self.name}/{contract.OUTPUT}/"
 
     @property
-    def code_files(self) -> dict[str, Path]:
-        """The files of the training code by relative path, without hidden files and __pycache__."""
-        folder = PROJECT / self.code
-        files = (path for path in folder.rglob("*") if path.is_file())
-        inside = {path.relative_to(folder): path for path in sorted(files)}
-        hidden = re.compile(r"\.|__pycache__$")
-        return {key.as_posix(): path for key, path in inside.items() if not any(map(hidden.match, key.parts))}
+    def runs_launcher(self) -> bool:
+        """Whether our launcher runs the training. Other words of the command can be its interpreter and arguments."""
+        return contract.LAUNCH_SCRIPT in self.command
 
 
 @dataclass(frozen=True)
@@ -93,6 +89,10 @@ class Data:
     sha256: str
     records: int
     timeout_minutes: int
+
+    @property
+    def runs_prepare_script(self) -> bool:
+        return contract.PREPARE_SCRIPT in self.command
 
 
 @dataclass(frozen=True)
@@ -248,6 +248,15 @@ class Settings(Declared):
     @property
     def all_tags(self) -> dict[str, str]:
         return {**self.tags, "project": self.project, "stack": self.stack}
+
+
+def code_files(job: Job) -> dict[str, Path]:
+    """The files of the training code by relative path, without hidden files and __pycache__."""
+    folder = PROJECT / job.code
+    files = (path for path in folder.rglob("*") if path.is_file())
+    inside = {path.relative_to(folder): path for path in sorted(files)}
+    hidden = re.compile(r"\.|__pycache__$")
+    return {key.as_posix(): path for key, path in inside.items() if not any(map(hidden.match, key.parts))}
 
 
 def load() -> tuple[Settings, list[Problem]]:

@@ -5,32 +5,30 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra.naming import prefix
-from infra.service_account_role import ServiceAccountRole
-from settings.schema import Settings
-from workloads import scripts
-from workloads.access import ServiceAccount, ServiceAccountArgs
+from infra.job_roles import JobRoles
+from settings.aws_facts import AwsFacts
+from settings.schema import Settings, code_files
 from workloads.data_source import DataSource, DataSourceArgs
-from workloads.in_cluster import object_options
 from workloads.in_pod import contract
 from workloads.in_pod.contract import Env
-from workloads.job import Needs, container, job, pod, temporary_folder
+from workloads.job import Container, Mount, Needs, job, object_options, pod, pod_field
+from workloads.namespace import Namespace
 from workloads.network_policy import NetworkPolicy, NetworkPolicyArgs
+from workloads.scripts import Scripts, ScriptsArgs, with_imports
+from workloads.service_account import ServiceAccount, ServiceAccountArgs
 from workloads.tokens import aws_token
-from workloads.volume import POD_VOLUME, Volume
+from workloads.volume import Volume
 
-NAME, FETCH = contract.DATA_JOB, "fetch"
-SCRIPT = f"{contract.SCRIPTS}/prepare.py"
 RETRIES = 2
 
 
 @dataclass(frozen=True)
 class DataJobArgs:
     settings: Settings
-    namespace: pulumi.Input[str]
+    facts: AwsFacts
+    roles: JobRoles
+    namespace: Namespace
     volume: Volume
-    aws_role: ServiceAccountRole | None
-    memory_limit: str
 
 
 class DataJob(pulumi.ComponentResource):
@@ -40,23 +38,22 @@ class DataJob(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: DataJobArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("paddle:workloads:DataJob", name, None, opts)
-        names, settings = prefix(name, "data"), args.settings
-        child = object_options(self)
-        account = ServiceAccount(f"{names}{NAME}", ServiceAccountArgs(NAME, args.namespace), child)
+        settings, namespace, child = args.settings, args.namespace.name, object_options(self)
+        account = ServiceAccount(name, ServiceAccountArgs(namespace), child)
         network = NetworkPolicy(
-            f"{names}{NAME}-network", NetworkPolicyArgs(NAME, args.namespace, settings.data_source.ports), child
+            f"{name}-network", NetworkPolicyArgs(name, namespace, settings.data_source.ports), child
         )
-        code = {f"{settings.job.config_dir}/{path}": file for path, file in settings.job.code_files.items()}
-        files = {**scripts.with_imports("prepare.py", "fetch.sh"), **code}
-        shipped = scripts.Scripts(f"{names}paddle-data-scripts", scripts.ScriptsArgs(args.namespace, files), child)
-        source = DataSource(f"{names}paddle-data-source", DataSourceArgs(settings, args.namespace), child)
+        code = {f"{settings.job.config_dir}/{path}": file for path, file in code_files(settings.job).items()}
+        files = {**with_imports("prepare.py", "fetch.sh"), **code}
+        scripts = Scripts(f"{name}-scripts", ScriptsArgs(namespace, files), child)
+        source = DataSource(f"{name}-source", DataSourceArgs(settings, namespace), child)
+        role = args.roles.data
         created = job(
-            f"{names}{NAME}",
-            NAME,
-            args.namespace,
-            data_job_spec(args, account.name, shipped.volume, source),
+            name,
+            namespace,
+            data_job_spec(name, args, account.name, scripts.mount, source),
             settings.data.timeout_minutes,
-            object_options(self, [*account.ready, *network.ready, *(args.aws_role.ready if args.aws_role else ())]),
+            object_options(self, [*account.ready, *network.ready, *(role.ready if role else ())]),
             settings.paused,
         )
         self.name = created.metadata["name"]
@@ -64,53 +61,48 @@ class DataJob(pulumi.ComponentResource):
 
 
 def data_job_spec(
-    args: DataJobArgs, account: pulumi.Input[str], code: k8s.core.v1.VolumeArgsDict, source: DataSource
+    name: str, args: DataJobArgs, account: pulumi.Input[str], scripts: Mount, source: DataSource
 ) -> k8s.batch.v1.JobSpecArgsDict:
     settings = args.settings
     folder = f"{contract.DATA_VOLUME}/{settings.job.name}"
-    mounts: list[k8s.core.v1.VolumeMountArgsDict] = [
-        {"name": POD_VOLUME, "mount_path": contract.DATA_VOLUME},
-        scripts.MOUNT,
-    ]
-    env = {
-        Env.OUT_DIR: folder,
-        Env.SPLIT_COUNT: str(settings.trainers),
-        Env.TRAIN_CONFIG_DIR: settings.job.config_dir,
-        **source.env,
-        Env.DATA_SHA256: settings.data.sha256,
-        Env.DATA_RECORDS: str(settings.data.records),
-    }
+    mounts = [args.volume.mount(contract.DATA_VOLUME), scripts]
     # The name of the folder with a copy of an S3 source contains the UID: two pods may run for some seconds.
-    pod_uid = {Env.POD_UID: "metadata.uid"}
-    needs = Needs("500m", "512Mi", args.memory_limit)
-    # An image with its own command may write anywhere.
-    own_script = any(SCRIPT in word for word in settings.data.command)
-    main = container(
-        NAME, settings.data_image, settings.data.command, env, mounts, needs, pod_uid, source.secrets, own_script
+    pod_uid = {Env.POD_UID: pod_field("metadata.uid")}
+    main = Container(
+        name=name,
+        image=settings.data_image,
+        command=settings.data.command,
+        env={
+            Env.OUT_DIR: folder,
+            Env.SPLIT_COUNT: str(settings.trainers),
+            Env.TRAIN_CONFIG_DIR: settings.job.config_dir,
+            Env.DATA_SOURCE: source.env[Env.DATA_SOURCE],
+            Env.DATA_SHA256: settings.data.sha256,
+            Env.DATA_RECORDS: str(settings.data.records),
+            **pod_uid,
+        },
+        mounts=mounts,
+        needs=Needs("500m", "512Mi", f"{args.facts.pod_memory_mib}Mi"),
+        # An image with its own command may write anywhere.
+        writable=not settings.data.runs_prepare_script,
+        pull_always=True,
     )
-    main["image_pull_policy"] = "Always"
-    volumes = [args.volume.pod_volume, code]
-    if own_script:
-        volumes.append(temporary_folder(NAME))
-    if not args.aws_role:
-        return {"backoff_limit": RETRIES, "template": pod(NAME, account, volumes, [main])}
-    role = aws_token(args.aws_role)
+    if not args.roles.data:
+        return {"backoff_limit": RETRIES, "template": pod(name, account, [main])}
+    role = aws_token(args.roles.data)
     recursive = [] if settings.data_source.is_one_file else ["--recursive"]
-    fetch = container(
-        FETCH,
-        settings.export.image,
-        ["bash", f"{contract.SCRIPTS}/fetch.sh", *recursive],
-        {
-            **source.env,
+    fetch = Container(
+        name="fetch",
+        image=settings.export.image,
+        command=["bash", f"{contract.SCRIPTS}/fetch.sh", *recursive],
+        env={
+            Env.FETCH_ADDRESS: source.env[Env.FETCH_ADDRESS],
             Env.FETCH_PREFIX: f"{folder}/{contract.FETCHED}",
             Env.AWS_REGION: settings.region,
             **role.env,
+            **pod_uid,
         },
-        [*mounts, role.mount],
-        Needs("500m", "512Mi", "2Gi"),
-        pod_uid,
-        source.secrets,
-        read_only=True,
+        mounts=[*mounts, role.mount],
+        needs=Needs("500m", "512Mi", "2Gi"),
     )
-    volumes += [role.volume, temporary_folder(FETCH)]
-    return {"backoff_limit": RETRIES, "template": pod(NAME, account, volumes, [main], [fetch])}
+    return {"backoff_limit": RETRIES, "template": pod(name, account, [main], [fetch])}

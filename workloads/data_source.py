@@ -9,9 +9,9 @@ import pulumi
 import pulumi_kubernetes as k8s
 
 from settings.schema import Settings
-from workloads.in_cluster import object_options
 from workloads.in_pod import contract
 from workloads.in_pod.contract import Env
+from workloads.job import Variable, object_options
 
 
 @dataclass(frozen=True)
@@ -21,31 +21,29 @@ class DataSourceArgs:
 
 
 class DataSource(pulumi.ComponentResource):
-    """`env` or `secrets` contains the variables."""
+    """`env` has DATA_SOURCE for prepare.py, and for data in S3 FETCH_ADDRESS for fetch.sh."""
 
-    env: Mapping[str, str]
-    secrets: Mapping[str, k8s.core.v1.SecretKeySelectorArgsDict]
+    env: Mapping[str, Variable]
 
     def __init__(self, name: str, args: DataSourceArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("paddle:workloads:DataSource", name, None, opts)
         source = args.settings.data_source
-        self.env, self.secrets = {Env.DATA_SOURCE: source.to_json()}, {}
+        texts = {Env.DATA_SOURCE: source.to_json()}
         if source.kind == contract.S3:
             # The image of fetch.sh may have no program that reads JSON.
-            self.env[Env.FETCH_ADDRESS] = source.addresses[0]
+            texts[Env.FETCH_ADDRESS] = source.addresses[0]
+        self.env = dict(texts)
         if args.settings.data_is_secret:
             secret = k8s.core.v1.Secret(
                 name,
-                metadata={"name": f"{name}-{digest(source.to_json())}", "namespace": args.namespace},
+                metadata={"name": f"{name}-{digest(texts[Env.DATA_SOURCE])}", "namespace": args.namespace},
                 data={
-                    key: pulumi.Output.secret(base64.b64encode(text.encode()).decode())
-                    for key, text in self.env.items()
+                    key: pulumi.Output.secret(base64.b64encode(text.encode()).decode()) for key, text in texts.items()
                 },
                 immutable=True,
                 opts=object_options(self),
             )
-            self.secrets = {key: {"name": secret.metadata["name"], "key": key} for key in self.env}
-            self.env = {}
+            self.env = {key: {"secret_key_ref": {"name": secret.metadata["name"], "key": key}} for key in texts}
         self.register_outputs({})
 
 

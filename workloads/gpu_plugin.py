@@ -5,10 +5,8 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra.naming import prefix
-from workloads.in_cluster import object_options
+from workloads.job import object_options
 
-NAME = "nvidia-device-plugin"
 PLUGINS = "/var/lib/kubelet/device-plugins"
 
 
@@ -20,10 +18,10 @@ class GpuPluginArgs:
 class GpuPlugin(pulumi.ComponentResource):
     def __init__(self, name: str, args: GpuPluginArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("paddle:workloads:GpuPlugin", name, None, opts)
-        labels = {"app": NAME}
+        labels = {"app": name}
         k8s.apps.v1.DaemonSet(
-            f"{prefix(name, 'gpu-plugin')}{NAME}",
-            metadata={"name": NAME, "namespace": "kube-system"},
+            name,
+            metadata={"name": name, "namespace": "kube-system"},
             spec={
                 "selector": {"match_labels": labels},
                 "template": {
@@ -33,7 +31,7 @@ class GpuPlugin(pulumi.ComponentResource):
                         "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
                         "containers": [
                             {
-                                "name": NAME,
+                                "name": name,
                                 "image": args.image,
                                 "resources": {
                                     "requests": {"cpu": "50m", "memory": "64Mi"},

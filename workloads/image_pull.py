@@ -6,14 +6,12 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra.naming import prefix
 from settings.schema import Settings
-from workloads.access import ServiceAccount, ServiceAccountArgs
-from workloads.in_cluster import object_options
-from workloads.job import IGNORE_LOST_NODE, Needs, container, pod, temporary_folder
+from workloads.job import IGNORE_LOST_NODE, Container, Needs, object_options, pod
+from workloads.namespace import Namespace
 from workloads.network_policy import JOB_LABEL, NetworkPolicy, NetworkPolicyArgs
+from workloads.service_account import ServiceAccount, ServiceAccountArgs
 
-NAME = "paddle-image-pull"
 # A pod holds its worker for this time, so that the next pods go to the other workers although its image was there.
 HOLD_SECONDS = 30
 # Afterwards, a pod without a worker or an image is deleted.
@@ -23,7 +21,7 @@ DEADLINE_SECONDS = 3600
 @dataclass(frozen=True)
 class ImagePullArgs:
     settings: Settings
-    namespace: pulumi.Input[str]
+    namespace: Namespace
 
 
 class ImagePull(pulumi.ComponentResource):
@@ -31,19 +29,19 @@ class ImagePull(pulumi.ComponentResource):
 
     def __init__(self, name: str, args: ImagePullArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("paddle:workloads:ImagePull", name, None, opts)
-        names, child = prefix(name, "image-pull"), object_options(self)
-        job_name = f"{NAME}-{digest(args.settings)}"
-        account = ServiceAccount(f"{names}{NAME}", ServiceAccountArgs(NAME, args.namespace), child)
-        network = NetworkPolicy(f"{names}{NAME}-network", NetworkPolicyArgs(job_name, args.namespace, ports=()), child)
+        namespace, child = args.namespace.name, object_options(self)
+        job_name = f"{name}-{digest(args.settings)}"
+        account = ServiceAccount(name, ServiceAccountArgs(namespace), child)
+        network = NetworkPolicy(f"{name}-network", NetworkPolicyArgs(job_name, namespace, ports=()), child)
         k8s.batch.v1.Job(
-            f"{names}{NAME}",
+            name,
             metadata={
                 "name": job_name,
-                "namespace": args.namespace,
+                "namespace": namespace,
                 # Neither `pulumi up` nor a refresh looks at how the Job ends.
                 "annotations": {"pulumi.com/skipAwait": "true"},
             },
-            spec=image_pull_spec(args.settings, job_name, account.name),
+            spec=image_pull_spec(name, args.settings, job_name, account.name),
             opts=object_options(self, [*account.ready, *network.ready]),
         )
         self.register_outputs({})
@@ -54,9 +52,11 @@ def digest(settings: Settings) -> str:
     return hashlib.sha256(f"{settings.job.image} {settings.workers.count}".encode()).hexdigest()[:10]
 
 
-def image_pull_spec(settings: Settings, job_name: str, account: pulumi.Input[str]) -> k8s.batch.v1.JobSpecArgsDict:
+def image_pull_spec(
+    name: str, settings: Settings, job_name: str, account: pulumi.Input[str]
+) -> k8s.batch.v1.JobSpecArgsDict:
     needs = Needs("10m", "16Mi", "64Mi")
-    hold = container(NAME, settings.job.image, ["sleep", str(HOLD_SECONDS)], {}, [], needs, read_only=True)
+    hold = Container(name, settings.job.image, ["sleep", str(HOLD_SECONDS)], {}, [], needs)
     one_per_worker: k8s.core.v1.TopologySpreadConstraintArgsDict = {
         "max_skew": 1,
         "topology_key": "kubernetes.io/hostname",
@@ -64,7 +64,7 @@ def image_pull_spec(settings: Settings, job_name: str, account: pulumi.Input[str
         "label_selector": {"match_labels": {JOB_LABEL: job_name}},
     }
     # Not the default of 30 seconds: the first process of a container ignores SIGTERM unless it has a handler.
-    template = pod(NAME, account, [temporary_folder(NAME)], [hold], spread=[one_per_worker], grace_seconds=1)
+    template = pod(name, account, [hold], spread=[one_per_worker], grace_seconds=1)
     return {
         "parallelism": settings.workers.count,
         "completions": settings.workers.count,

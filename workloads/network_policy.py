@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
-from workloads.in_cluster import object_options
+from workloads.in_pod.contract import HTTPS_PORT
+from workloads.job import object_options
 
-DNS_PORT, HTTPS_PORT = 53, 443
+DNS_PORT = 53
 JOB_LABEL = "batch.kubernetes.io/job-name"
 
 

@@ -8,8 +8,7 @@ import pulumi
 from settings.credentials import CliCredentials, cli_credentials
 from settings.schema import Settings
 from workloads.in_pod import contract
-from workloads.volume import NAME as CLAIM
-from workloads.volume import POD_VOLUME
+from workloads.volume import CLAIM, POD_VOLUME
 
 LOOK = "look-into-volume"
 

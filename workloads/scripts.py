@@ -10,14 +10,12 @@ from pathlib import Path
 import pulumi
 import pulumi_kubernetes as k8s
 
-from workloads.in_cluster import object_options
 from workloads.in_pod import contract
+from workloads.job import Mount, object_options
 
 IN_POD = Path(__file__).parent / "in_pod"
 # Not the module `ast`: it would take as long as the rest of the program.
 IMPORTED = re.compile(r"^ *(?:from|import) (\w+)", re.MULTILINE)
-VOLUME = "scripts"
-MOUNT: k8s.core.v1.VolumeMountArgsDict = {"name": VOLUME, "mount_path": contract.SCRIPTS, "read_only": True}
 
 
 def key_of(path: str) -> str:
@@ -53,9 +51,9 @@ class ScriptsArgs:
 
 
 class Scripts(pulumi.ComponentResource):
-    """`volume` contains the files, for use in a pod."""
+    """`mount` gives the files to a container."""
 
-    volume: k8s.core.v1.VolumeArgsDict
+    mount: Mount
 
     def __init__(self, name: str, args: ScriptsArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("paddle:workloads:Scripts", name, None, opts)
@@ -67,11 +65,12 @@ class Scripts(pulumi.ComponentResource):
             immutable=True,
             opts=object_options(self),
         )
-        self.volume = {
-            "name": VOLUME,
+        volume: k8s.core.v1.VolumeArgsDict = {
+            "name": "scripts",
             "config_map": {
                 "name": config_map.metadata["name"],
                 "items": [{"key": key_of(path), "path": path} for path in args.files],
             },
         }
+        self.mount = Mount(volume, contract.SCRIPTS, read_only=True)
         self.register_outputs({"name": config_map.metadata["name"]})

@@ -6,11 +6,11 @@ Kubernetes and EKS would give all tokens of an account to every container of the
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import pulumi
 import pulumi_kubernetes as k8s
 
 from infra.service_account_role import ServiceAccountRole
 from workloads.in_pod.contract import Env
+from workloads.job import Mount, Variable
 
 AWS_FOLDER = "/var/run/secrets/eks.amazonaws.com/serviceaccount"
 # The client libraries of Kubernetes look here.
@@ -20,11 +20,10 @@ SECONDS = 3600
 
 @dataclass(frozen=True)
 class Token:
-    """A volume for the pod, and the mount and the variables for one container."""
+    """What one container mounts, and its variables."""
 
-    volume: k8s.core.v1.VolumeArgsDict
-    mount: k8s.core.v1.VolumeMountArgsDict
-    env: Mapping[str, pulumi.Input[str]]
+    mount: Mount
+    env: Mapping[str, Variable]
 
 
 def aws_token(role: ServiceAccountRole) -> Token:
@@ -33,8 +32,7 @@ def aws_token(role: ServiceAccountRole) -> Token:
         "service_account_token": {"audience": "sts.amazonaws.com", "expiration_seconds": SECONDS, "path": "token"}
     }
     return Token(
-        volume={"name": "aws-token", "projected": {"sources": [source]}},
-        mount={"name": "aws-token", "mount_path": AWS_FOLDER, "read_only": True},
+        mount=Mount({"name": "aws-token", "projected": {"sources": [source]}}, AWS_FOLDER, read_only=True),
         env={Env.AWS_ROLE_ARN: role.arn, Env.AWS_TOKEN_FILE: f"{AWS_FOLDER}/token"},
     )
 
@@ -46,7 +44,6 @@ def api_token() -> Token:
         {"config_map": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
     ]
     return Token(
-        volume={"name": "api-token", "projected": {"sources": sources}},
-        mount={"name": "api-token", "mount_path": API_FOLDER, "read_only": True},
+        mount=Mount({"name": "api-token", "projected": {"sources": sources}}, API_FOLDER, read_only=True),
         env={},
     )

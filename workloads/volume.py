@@ -5,35 +5,32 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
-from infra.naming import prefix
 from infra.storage import Storage
-from workloads.in_cluster import object_options
+from settings.schema import Settings
+from workloads.job import Mount, object_options
+from workloads.namespace import Namespace
 
-NAME = "efsvol"
-POD_VOLUME = "efs"
+# The name of the volume and of its claim is the tutorial's.
+CLAIM, POD_VOLUME = "efsvol", "efs"
 # AWS recommends noresvport: without it, a client that reconnects can hang.
 NFS_OPTIONS = ("nfsvers=4.1", "rsize=1048576", "wsize=1048576", "hard", "timeo=600", "retrans=2", "noresvport")
 
 
 @dataclass(frozen=True)
 class VolumeArgs:
+    settings: Settings
     storage: Storage
-    namespace: pulumi.Input[str]
-    size_gib: int
-    claim_gib: int
+    namespace: Namespace
 
 
 class Volume(pulumi.ComponentResource):
     """`claim_name` is known when the claim is bound. A pod that uses it is replaced together with the claim."""
 
     claim_name: pulumi.Output[str]
-    pod_volume: k8s.core.v1.VolumeArgsDict
 
     def __init__(self, name: str, args: VolumeArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("paddle:workloads:Volume", name, None, opts)
-        storage, file_system = args.storage, args.storage.file_system
-        # A PersistentVolume has no namespace, so each instance needs its own name.
-        volume_name = f"{prefix(name, 'volume')}{NAME}"
+        storage, file_system, sizes = args.storage, args.storage.file_system, args.settings.storage
         source: k8s.core.v1.PersistentVolumeSpecArgsDict = (
             {
                 "csi": {
@@ -44,12 +41,12 @@ class Volume(pulumi.ComponentResource):
             if storage.access_point
             else {"nfs": {"server": file_system.dns_name, "path": "/"}, "mount_options": NFS_OPTIONS}
         )
-        trigger = pulumi.Output.concat(args.namespace, " ", str(args.claim_gib))
+        trigger = pulumi.Output.concat(args.namespace.name, " ", str(sizes.claim_gib))
         volume = k8s.core.v1.PersistentVolume(
-            volume_name,
-            metadata={"name": volume_name},
+            name,
+            metadata={"name": name},
             spec={
-                "capacity": {"storage": f"{args.size_gib}Gi"},
+                "capacity": {"storage": f"{sizes.size_gib}Gi"},
                 "access_modes": ["ReadWriteMany"],
                 "persistent_volume_reclaim_policy": "Retain",
                 "storage_class_name": "",
@@ -63,16 +60,21 @@ class Volume(pulumi.ComponentResource):
             ),
         )
         claim = k8s.core.v1.PersistentVolumeClaim(
-            f"{volume_name}-claim",
-            metadata={"name": volume_name, "namespace": args.namespace},
+            f"{name}-claim",
+            metadata={"name": name, "namespace": args.namespace.name},
             spec={
                 "access_modes": ["ReadWriteMany"],
-                "resources": {"requests": {"storage": f"{args.claim_gib}Gi"}},
+                "resources": {"requests": {"storage": f"{sizes.claim_gib}Gi"}},
                 "storage_class_name": "",
                 "volume_name": volume.metadata["name"],
             },
             opts=object_options(self),
         )
         self.claim_name = claim.metadata["name"]
-        self.pod_volume = {"name": POD_VOLUME, "persistent_volume_claim": {"claim_name": self.claim_name}}
         self.register_outputs({"claim_name": self.claim_name})
+
+    def mount(self, folder: str, read_only: bool = False) -> Mount:
+        """Gives the volume to a container."""
+        return Mount(
+            {"name": POD_VOLUME, "persistent_volume_claim": {"claim_name": self.claim_name}}, folder, read_only
+        )

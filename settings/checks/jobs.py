@@ -6,7 +6,7 @@ from pathlib import Path
 from settings.aws_facts import BUDGETS_PARTITION, AwsFacts
 from settings.checks.network import LABEL
 from settings.problem import Problem, Problems, at_least
-from settings.schema import Settings
+from settings.schema import Settings, code_files
 from workloads.in_pod import contract
 
 EMAIL = r"[^@\s,;<>\"]{1,64}@[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?\.[A-Za-z]{2,}"
@@ -94,7 +94,7 @@ def containers(s: Settings) -> Problems:
 
 
 def training_code(s: Settings) -> Problems:
-    files = s.job.code_files
+    files = code_files(s.job)
     if "train.py" not in files:
         instead = "Write the path of a folder that contains it, relative to Pulumi.yaml"
         yield Problem("job.code", s.job.code, "does not contain train.py", instead)

@@ -23,6 +23,8 @@ EXPORT_JOB = "paddle-export"
 
 # Mount points. /home/jobpath and /efs are the tutorial's.
 SCRIPTS = "/paddle-job"
+LAUNCH_SCRIPT = f"{SCRIPTS}/launch.py"
+PREPARE_SCRIPT = f"{SCRIPTS}/prepare.py"
 TRAINING_VOLUME = "/home/jobpath"
 DATA_VOLUME = "/efs"
 EXPORT_VOLUME = "/efs"

@@ -14,7 +14,7 @@ from pulumi.runtime import mocks
 
 from settings.checks import check
 from settings.checks.jobs import CODE_BYTES
-from settings.schema import Declared, camel, declared, read
+from settings.schema import Declared, camel, code_files, declared, read
 from settings.secure import Stored, config_in, stored
 from tests.unit.conftest import RunStack
 from tests.unit.program import PROJECT, SUBNETS, Aws, Graph, run, stack_files
@@ -442,7 +442,7 @@ def test_hidden_files_and_caches_are_not_training_code(tmp_path: Path) -> None:
         (tmp_path / path).parent.mkdir(exist_ok=True)
         (tmp_path / path).write_text("")
     settings, _ = read({"job": {"code": str(tmp_path)}})
-    assert list(settings.job.code_files) == ["lib/model.py", "train.py"]
+    assert list(code_files(settings.job)) == ["lib/model.py", "train.py"]
 
 
 def test_the_scripts_of_the_data_job_fit_next_to_the_code() -> None:

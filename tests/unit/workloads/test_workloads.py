@@ -11,8 +11,9 @@ import pytest
 
 from settings.schema import read
 from tests.unit.conftest import RunStack
-from tests.unit.program import SUBNETS, Aws, Graph
+from tests.unit.program import EVERYTHING, SUBNETS, Aws, Graph, run
 from workloads.in_pod.contract import DataSource
+from workloads.job import Mount
 from workloads.next_steps import next_steps
 from workloads.scripts import IN_POD, digest, key_of
 from workloads.training_job import TrainingJobArgs, training_job_spec
@@ -138,9 +139,45 @@ def test_a_trainer_is_limited_to_the_memory_that_is_free_on_the_smallest_worker(
         assert container_of(graph, job)["resources"]["limits"]["memory"] == "6758Mi"
 
 
-def test_an_image_with_its_own_command_may_write_anywhere(program: RunStack) -> None:
-    graph = program({"data": {"image": "mine/data:1", "command": ["/root/split.sh"]}})
-    assert "readOnlyRootFilesystem" not in container_of(graph, "paddle-data")["securityContext"]
+@pytest.mark.parametrize(
+    ("command", "writable"),
+    [
+        (["/opt/python", "/paddle-job/prepare.py"], False),
+        (["/root/split.sh"], True),
+        (["bash", "-c", "cd /root; cat /paddle-job/prepare.py"], True),
+        ([], True),
+    ],
+)
+def test_an_image_with_its_own_command_may_write_anywhere(
+    program: RunStack, command: list[str], writable: bool
+) -> None:
+    graph = program({"data": {"image": "mine/data:1", "command": command}})
+    volumes = [volume["name"] for volume in spec_of(graph, "paddle-data")["template"]["spec"]["volumes"]]
+    assert ("readOnlyRootFilesystem" not in container_of(graph, "paddle-data")["securityContext"]) is writable
+    assert ("tmp-paddle-data" not in volumes) is writable
+
+
+def test_the_names_in_a_component_come_from_the_component(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stack may later have several trainings. A training Job has its name from the settings."""
+    graph = run(monkeypatch, EVERYTHING)
+    parents = {r.urn: r for r in graph.resources.values() if r.type.startswith("paddle:workloads:")}
+    children = [r for r in graph.resources.values() if r.parent in parents]
+    assert len(children) > 20
+    assert [r.urn for r in children if not r.name.startswith((parents[r.parent].name, "paddle-cluster-job"))] == []
+
+
+def test_the_components_have_their_names_of_earlier_versions_as_aliases(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = run(monkeypatch, EVERYTHING)
+    top = [r for r in graph.resources.values() if r.type.startswith("paddle:w") and r.parent not in graph.resources]
+    assert {r.name: [alias.spec.name for alias in r.options.aliases] for r in top} == {
+        "namespace": [],
+        "nvidia-device-plugin": ["gpu-plugin"],
+        "paddle-image-pull": ["image-pull"],
+        "efsvol": ["volume"],
+        "paddle-data": ["data"],
+        "paddle-trainer": ["training"],
+        "paddle-export": ["export"],
+    }
 
 
 def tokens_of(graph: Graph, job: str) -> dict[str, list[tuple[str, str]]]:
@@ -317,10 +354,21 @@ def test_only_the_launcher_limits_the_attempts(program: RunStack) -> None:
     assert spec["podFailurePolicy"]["rules"] == [LOST_NODE, {"action": "Ignore", "onExitCodes": not_final}]
 
 
-def test_without_our_launcher_kubernetes_limits_the_failed_pods(program: RunStack) -> None:
-    spec = spec_of(program({"job": {"attempts": 4, "command": ["/root/start.sh"]}}), "paddle-cluster-job")
-    assert spec["backoffLimit"] == 3
-    assert spec["podFailurePolicy"]["rules"] == [LOST_NODE]
+@pytest.mark.parametrize(
+    ("command", "backoff_limit"),
+    [
+        (["bash", "-c", 'ulimit -c 0; exec "$@"', "bash", "/opt/python", "/paddle-job/launch.py", "--lr=1"], 0),
+        (["/root/start.sh"], 3),
+        (["/root/start.sh", "/paddle-job/launch.py.old"], 3),
+        ([], 3),
+    ],
+)
+def test_without_our_launcher_kubernetes_limits_the_failed_pods(
+    program: RunStack, command: list[str], backoff_limit: int
+) -> None:
+    spec = spec_of(program({"job": {"attempts": 4, "command": command}}), "paddle-cluster-job")
+    assert spec["backoffLimit"] == backoff_limit
+    assert (spec["podFailurePolicy"]["rules"] == [LOST_NODE]) is (backoff_limit > 0)
 
 
 def test_the_export_job_waits_for_the_training_and_writes_under_its_prefix(program: RunStack) -> None:
@@ -355,7 +403,6 @@ def test_data_from_s3_is_fetched_with_a_separate_role(program: RunStack) -> None
     uid = {"fieldRef": {"fieldPath": "metadata.uid"}}
     assert env_of(fetch) == {
         "AWS_REGION": "eu-west-1",
-        "DATA_SOURCE": '{"kind": "s3", "addresses": ["s3://bucket/reviews/"]}',
         "FETCH_ADDRESS": "s3://bucket/reviews/",
         "FETCH_PREFIX": "/efs/paddle-cluster-job/.fetched-",
         "POD_UID": uid,
@@ -475,9 +522,10 @@ def test_the_csi_driver_mounts_through_the_access_point(program: RunStack) -> No
 
 def test_a_spec_can_be_built_without_pulumi() -> None:
     settings, _ = read({})
-    volume, data = SimpleNamespace(pod_volume={"name": "efs"}), SimpleNamespace(name="paddle-data")
-    args = TrainingJobArgs(settings, "default", volume, data, "4096Mi")  # type: ignore[arg-type]
-    spec = training_job_spec(args, "account", {"name": "scripts"})
+    volume = SimpleNamespace(mount=lambda folder: Mount({"name": "efs"}, folder))
+    facts, data = SimpleNamespace(pod_memory_mib=4096), SimpleNamespace(name="paddle-data")
+    args = TrainingJobArgs(settings, facts, None, volume, data)  # type: ignore[arg-type]
+    spec = training_job_spec(args, "account", Mount({"name": "scripts"}, "/scripts"))
     assert json.loads(json.dumps(spec))["template"]["metadata"]["annotations"] == {"paddle-on-aws/after": "paddle-data"}
 
 

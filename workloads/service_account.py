@@ -1,4 +1,4 @@
-"""The namespace and the service accounts of the Jobs, with the fewest permissions that work."""
+"""The service account of a Job, with the fewest permissions that work."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,30 +6,15 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_kubernetes as k8s
 
-from workloads.in_cluster import object_options
+from workloads.job import object_options
 
 READ = ("get", "list", "watch")
-
-
-class Namespace(pulumi.ComponentResource):
-    """`name` is known when the namespace exists."""
-
-    name: pulumi.Output[str]
-
-    def __init__(self, name: str, namespace: str, opts: pulumi.ResourceOptions) -> None:
-        super().__init__("paddle:workloads:Namespace", name, None, opts)
-        self.name = pulumi.Output.from_input(namespace)
-        if namespace != "default":
-            created = k8s.core.v1.Namespace(name, metadata={"name": namespace}, opts=object_options(self))
-            self.name = created.metadata["name"]
-        self.register_outputs({"name": self.name})
 
 
 @dataclass(frozen=True)
 class ServiceAccountArgs:
     """With `automount`, every container of the pods gets a token for the API server."""
 
-    name: str
     namespace: pulumi.Input[str]
     rules: Sequence[k8s.rbac.v1.PolicyRuleArgsDict] = ()
     automount: bool = False
@@ -44,7 +29,7 @@ class ServiceAccount(pulumi.ComponentResource):
     def __init__(self, name: str, args: ServiceAccountArgs, opts: pulumi.ResourceOptions) -> None:
         super().__init__("paddle:workloads:ServiceAccount", name, None, opts)
         child = object_options(self)
-        metadata: k8s.meta.v1.ObjectMetaArgsDict = {"name": args.name, "namespace": args.namespace}
+        metadata: k8s.meta.v1.ObjectMetaArgsDict = {"name": name, "namespace": args.namespace}
         account = k8s.core.v1.ServiceAccount(
             name,
             metadata=metadata,
