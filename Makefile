@@ -30,7 +30,7 @@ watch: $(VENV)/.watch ## show a running stack live: make watch STACK=dev
 	@$(BIN)/python -m tools.watch --stack $(STACK)
 
 recover: $(VENV)/.recover ## repair a stack after Pulumi was killed: make recover STACK=dev
-	@$(BIN)/python -m tools.recover $(STACK) $(if $(DRY_RUN),--dry-run)
+	@$(BIN)/python -m tools.recover $(STACK) $(if $(DRY_RUN),--dry-run) $(if $(ADOPT),--adopt)
 
 venv: $(VENV)/.checks ## install the pinned Python packages into .venv
 

@@ -24,6 +24,12 @@ from sandbox.plugins import choice
 from tests.sandbox.checkout import LIMIT_SECONDS
 from tests.sandbox.inventory import Client
 
+# A cluster that the machine cannot reach, as with a narrow apiAccessCidrs.
+UNREACHABLE = {
+    "clusters": [{"name": "eks", "cluster": {"server": "http://127.0.0.1:9"}}],
+    "contexts": [{"name": "eks", "context": {"cluster": "eks"}}],
+    "current-context": "eks",
+}
 # Only the AWS resources, so that no Kubernetes is needed.
 AWS_PART = ("--target", "**paddle:infra:**")
 
@@ -85,9 +91,7 @@ def aws_part(folder: Path, name: str) -> Iterator[AwsPart]:
     engine.create_stack()
     choice.install(_plugins(engine), folder / "home/.pulumi", python)
     choice.install_language_host(folder / "home/.pulumi", Path(sys.executable))
-    # The program reads this file. No server is behind it.
-    kubeconfig = {"clusters": [{"name": "none"}], "current-context": "none"}
-    (folder / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
+    (folder / "kubeconfig").write_text(yaml.safe_dump(UNREACHABLE))
     calls, (port,) = folder / "calls.jsonl", processes.free_ports(1)
     command = [str(python), "-m", "sandbox.cloud.server", "--port", str(port), "--calls", str(calls)]
     environment = processes.module_environment()

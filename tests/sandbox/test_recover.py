@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import re
@@ -10,44 +9,60 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-import boto3
 import pytest
 
 from sandbox.paths import CHECKOUT
 from tests.sandbox.aws_part import AWS_PART, AwsPart, aws_part
 from tests.sandbox.inventory import added, inventory
-from tests.unit.program import NAME, config_of
+from tests.unit.program import EVERYTHING, NAME, config_of
+from tools.recover.find import NAMED, SEARCHED
 
 Inventory = dict[str, list[str]]
+# A kill at the first change, and then at each tenth one. To try other moments: KILL_EVERY=7 pytest ...
+EVERY = int(os.environ.get("KILL_EVERY", "10"))
+NOTHING_UNRECORDED = "AWS has no resources with the tags of stack dev that are not in its state."
+NOTHING = ["Nothing to recover: no operation of stack dev was interrupted.", NOTHING_UNRECORDED]
+
+
+@dataclass(frozen=True)
+class Complete:
+    """A stack with every resource of the program, its state, and what the account had before."""
+
+    part: AwsPart
+    exported: str
+    before: Inventory
+
+    @property
+    def ids(self) -> dict[str, str]:
+        return ids(json.loads(self.exported)["deployment"])
 
 
 @pytest.fixture(scope="module")
-def part(cached: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AwsPart]:
-    with aws_part(tmp_path_factory.mktemp("recover"), "dev") as part:
-        part.set(config_of("dev"))
-        yield part
+def running(cached: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Complete]:
+    with aws_part(tmp_path_factory.mktemp("complete"), "dev") as part:
+        part.clients("us-west-2")("iam").create_role(RoleName="admin", AssumeRolePolicyDocument="{}")
+        source = {"source": "s3://bucket/data.tar"}
+        part.set({**EVERYTHING, "paddle-on-aws:data": source})
+        before = held(part)
+        up(part)
+        yield Complete(part, part.engine.output_of("stack", "export"), before)
 
 
-@pytest.fixture(scope="module")
-def empty(part: AwsPart) -> Inventory:
-    return held(part)
+@pytest.fixture
+def complete(running: Complete) -> Iterator[Complete]:
+    """The test can change the state. AWS must stay as it is."""
+    created = held(running.part)
+    yield running
+    write_state(running.part, json.loads(running.exported)["deployment"])
+    assert held(running.part) == created
 
 
 def held(part: AwsPart) -> Inventory:
-    return inventory(functools.partial(client, part))
-
-
-def client(part: AwsPart, service: str) -> Any:
-    return boto3.client(
-        service,
-        region_name="us-west-2",
-        endpoint_url=part.endpoint,
-        aws_access_key_id="test",
-        aws_secret_access_key="test",
-    )
+    return inventory(part.clients("us-west-2"))
 
 
 def changes(part: AwsPart) -> int:
@@ -59,9 +74,10 @@ def changes(part: AwsPart) -> int:
     return sum(not each.startswith(("Describe", "Get", "List", "Head")) for each in operations)
 
 
-def kill(part: AwsPart, after: int, *command: str) -> None:
-    """Start a Pulumi command and kill it, with its plugins, after this number of changes."""
-    limit = changes(part) + after
+def killed(part: AwsPart, first: bool, *command: str) -> bool:
+    """Start a Pulumi command, and kill it with its plugins at the next moment. False if it ended before."""
+    done = changes(part)
+    limit = done + (1 if first else EVERY - done % EVERY)
     process = subprocess.Popen(
         ["pulumi", *command, "--stack", part.engine.stack, "--config-file", str(part.engine.config)],
         cwd=CHECKOUT,
@@ -72,16 +88,19 @@ def kill(part: AwsPart, after: int, *command: str) -> None:
     )
     while process.poll() is None and changes(part) < limit:
         time.sleep(0.02)
-    assert process.poll() is None, "the command ended before it was killed"
+    if process.poll() is not None:
+        assert process.returncode == 0, f"{command[0]} failed after a kill and `make recover`"
+        return False
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     part.engine.clean_up_after_kill()
+    return True
 
 
 def recover(part: AwsPart, *options: str) -> str:
     keys = {"AWS_ENDPOINT_URL": part.endpoint, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
     done = subprocess.run(
-        [sys.executable, "-m", "recover", "dev", "--config-file", str(part.engine.config), *options],
+        [sys.executable, "-m", "tools.recover", "dev", "--config-file", str(part.engine.config), *options],
         cwd=CHECKOUT,
         env=part.engine.environment | keys,
         capture_output=True,
@@ -92,129 +111,144 @@ def recover(part: AwsPart, *options: str) -> str:
     return done.stdout
 
 
-def up(part: AwsPart) -> None:
-    done = part.pulumi("up", "--yes", "--skip-preview", *AWS_PART)
-    assert done.returncode == 0, done.stdout
-
-
-def destroy(part: AwsPart) -> None:
-    done = part.pulumi("destroy", "--yes", "--skip-preview")
-    assert done.returncode == 0, done.stdout
-
-
-NOTHING_UNRECORDED = "AWS has no resources with the tags of stack dev that are not in its state."
-
-# Numbers of changes. To try others: KILL_AFTER="3 17 44" pytest tests/sandbox/test_recover.py
-MOMENTS = [int(each) for each in os.environ.get("KILL_AFTER", "40").split()]
-
-
-@pytest.mark.parametrize("after", MOMENTS)
-def test_up_continues_without_duplicates(part: AwsPart, empty: Inventory, after: int) -> None:
-    kill(part, after, "up", "--yes", "--skip-preview", *AWS_PART)
-    before = added(empty, held(part))
-    assert before
-    listed = recover(part, "--dry-run")
-    assert added(empty, held(part)) == before
-    unfinished, _, unrecorded = listed.rstrip().rpartition("\n")
+def dry_run(part: AwsPart) -> str:
+    """What `recover` would do. It changes nothing."""
+    before = held(part), part.engine.deployment()
+    *unfinished, unrecorded = recover(part, "--dry-run").splitlines()
     assert unrecorded == NOTHING_UNRECORDED
-    repaired = recover(part).rstrip()
-    assert repaired.startswith(unfinished)
-    assert repaired.endswith(NOTHING_UNRECORDED)
-    assert "Nothing to recover" in recover(part)
-    up(part)
-    created = held(part)
-    counts = added(empty, created)
-    for kind in ("vpcs", "clusters", "node groups", "file systems", "keys", "aliases", "buckets", "zones"):
-        assert counts[kind] == 1, (kind, counts)
-    recorded = {resource.get("id") for resource in part.engine.deployment().get("resources") or []}
-    for kind in ("subnets", "gateways", "endpoints", "launch templates", "roles", "mount targets"):
-        assert set(created[kind]) - set(empty[kind]) <= recorded, kind
-    destroy(part)
-    assert held(part) == empty
+    assert (held(part), part.engine.deployment()) == before
+    return "\n".join(unfinished)
 
 
-@pytest.mark.parametrize("after", MOMENTS)
-def test_destroy_continues_until_nothing_is_left(part: AwsPart, empty: Inventory, after: int) -> None:
-    up(part)
-    kill(part, after, "destroy", "--yes", "--skip-preview")
-    recover(part)
-    destroy(part)
-    assert held(part) == empty
+def up(part: AwsPart) -> Mapping[str, int]:
+    """The number of resources that `pulumi up` created, changed and left."""
+    part.succeed("up", "--yes", "--skip-preview", *AWS_PART)
+    return part.engine.last_changes()
 
 
-def test_an_unfinished_security_group_allows_only_what_the_program_declares(part: AwsPart, empty: Inventory) -> None:
-    up(part)
-    complete = part.engine.output_of("stack", "export")
-    resources = json.loads(complete)["deployment"]["resources"]
-    (group,) = (each for each in resources if each["urn"].endswith("::efs-group"))
-    # As if the engine had been killed before the provider revoked the rule that AWS adds to each new group.
-    ec2 = client(part, "ec2")
-    everything = [{"IpProtocol": "-1", "IpRanges": [{"CidrIp": "0.0.0.0/0"}]}]
-    ec2.authorize_security_group_egress(GroupId=group["id"], IpPermissions=everything)
-    interrupted = without(complete, {group["urn"]})
-    unfinished = {key: value for key, value in group.items() if key not in ("id", "outputs")}
-    interrupted["deployment"]["pending_operations"] = [{"resource": unfinished, "type": "creating"}]
-    # `pulumi stack import` would drop the unfinished operation.
-    (file,) = part.engine.state.glob(".pulumi/stacks/*/dev.json")
-    written = json.loads(file.read_text())
-    written["checkpoint"]["latest"] = interrupted["deployment"]
-    file.write_text(json.dumps(written))
-    assert f"{group['id']}: add to the state if it exists, without the rule" in recover(part)
-    (found,) = ec2.describe_security_groups(GroupIds=[group["id"]])["SecurityGroups"]
-    assert found["IpPermissionsEgress"] == []
-    up(part)
-    repaired = part.engine.deployment().get("resources") or []
-    assert {each["urn"]: each.get("id") for each in repaired} == {each["urn"]: each.get("id") for each in resources}
+def ids(deployment: Mapping[str, Any]) -> dict[str, str]:
+    """The ID of each AWS resource by its URN."""
+    return {each["urn"]: each["id"] for each in deployment["resources"] if each["type"].startswith("aws:")}
 
 
-def test_resources_that_the_state_does_not_contain_are_listed_and_not_changed(part: AwsPart, empty: Inventory) -> None:
-    part.set({**config_of("dev"), "paddle-on-aws:natGateways": "single"})
-    up(part)
-    nothing = ["Nothing to recover: no operation of stack dev was interrupted.", NOTHING_UNRECORDED]
-    assert recover(part).splitlines() == nothing
+def test_up_and_destroy_complete_however_often_they_are_killed(
+    cached: None, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with aws_part(tmp_path_factory.mktemp("killed"), "dev") as part:
+        part.set(config_of("dev"))
+        empty, kills = held(part), 0
+        while killed(part, not kills, "up", "--yes", "--skip-preview", *AWS_PART):
+            planned = dry_run(part) if kills == 1 else ""
+            repaired = recover(part).rstrip()
+            assert repaired.startswith(planned)
+            assert repaired.endswith(NOTHING_UNRECORDED)
+            kills += 1
+        assert kills > 40 / EVERY
+        created, recorded = held(part), set(ids(part.engine.deployment()).values())
+        counts = added(empty, created)
+        for kind in ("vpcs", "clusters", "node groups", "file systems", "keys", "aliases", "buckets", "zones"):
+            assert counts[kind] == 1, (kind, counts)
+        for kind in ("subnets", "gateways", "endpoints", "launch templates", "roles", "mount targets"):
+            assert set(created[kind]) - set(empty[kind]) <= recorded, kind
+        rules = part.clients("us-west-2")("ec2").describe_security_group_rules()["SecurityGroupRules"]
+        assert {each["SecurityGroupRuleId"] for each in rules if each["GroupId"] in recorded} <= recorded
+        kills = 0
+        while killed(part, not kills, "destroy", "--yes", "--skip-preview"):
+            recover(part)
+            kills += 1
+        assert kills > 40 / EVERY
+        assert held(part) == empty
+
+
+def test_every_type_is_adopted_with_its_id(complete: Complete) -> None:
+    """As if the engine had been killed while it created everything."""
+    part, ours = complete.part, complete.ids
+    types = {each["type"] for each in json.loads(complete.exported)["deployment"]["resources"]}
+    assert {*NAMED, *SEARCHED} - types == set()
+    # The provider revokes this rule, which AWS adds to each new group, in a second call.
+    (group,) = (identity for urn, identity in ours.items() if urn.endswith("::efs-group"))
+    ec2, everything = part.clients("us-west-2")("ec2"), [{"IpProtocol": "-1", "IpRanges": [{"CidrIp": "0.0.0.0/0"}]}]
+    ec2.authorize_security_group_egress(GroupId=group, IpPermissions=everything)
+    deployment = without(complete.exported, ours)
+    deployment["pending_operations"] = [
+        {"resource": {key: value for key, value in each.items() if key not in ("id", "outputs")}, "type": "creating"}
+        for each in json.loads(complete.exported)["deployment"]["resources"]
+        if each["urn"] in ours
+    ]
+    write_state(part, deployment)
+    assert f"{group}: add to the state if it exists, without the rule" in recover(part)
+    # `pulumi up` subscribes the address again, and gets the same subscription.
+    subscription = {urn for urn in ours if "aws:sns/topicSubscription:" in urn}
+    assert ours.items() - ids(part.engine.deployment()).items() == {(urn, ours[urn]) for urn in subscription}
+    assert up(part).keys() == {"same", "create"}
+    assert ids(part.engine.deployment()) == ours
+
+
+def test_what_up_cannot_create_is_found_and_adopted(complete: Complete) -> None:
+    """As if AWS had created resources and the answers had been lost. No operation is pending then."""
+    part, ours = complete.part, complete.ids
+    kinds = (
+        "efs/mountTarget:MountTarget",
+        "vpc/securityGroupIngressRule:SecurityGroupIngressRule",
+        "ec2/route:Route",
+        "eks/accessEntry:AccessEntry",
+        "route53/record:Record",
+    )
+    lost = {urn: identity for urn, identity in ours.items() if any(f"aws:{kind}::" in urn for kind in kinds)}
+    write_state(part, without(complete.exported, lost))
+    part.refused("up", "--yes", "--skip-preview", *AWS_PART)
+    listed = recover(part)
+    assert "make recover STACK=dev ADOPT=1" in listed
+    assert all(f" {urn.rpartition('::')[2]}: {identity}\n" in listed for urn, identity in lost.items())
+    assert recover(part, "--dry-run", "--adopt") == listed
+    assert ids(part.engine.deployment()) == {urn: identity for urn, identity in ours.items() if urn not in lost}
+    assert "The state is repaired." in recover(part, "--adopt")
+    assert ids(part.engine.deployment()) == ours
+    assert up(part).keys() == {"same"}
+
+
+def test_resources_that_the_state_does_not_contain_are_listed_and_not_changed(complete: Complete) -> None:
+    part = complete.part
+    assert recover(part).splitlines() == NOTHING
     everything = held(part)
     # A stack of another name in the same account, and a resource of another project.
-    ec2 = client(part, "ec2")
+    ec2 = part.clients("us-west-2")("ec2")
     others = [ec2.create_vpc(CidrBlock="10.9.0.0/16")["Vpc"]["VpcId"] for _ in range(2)]
     for other, owner in zip(others, ({"project": NAME, "stack": "prod"}, {"stack": "dev"}), strict=True):
         ec2.create_tags(Resources=[other], Tags=[{"Key": key, "Value": value} for key, value in owner.items()])
-    complete = part.engine.output_of("stack", "export")
-    aws = {each["urn"] for each in json.loads(complete)["deployment"]["resources"] if each["type"].startswith("aws:")}
-    write_state(part, without(complete, aws))
+    write_state(part, without(complete.exported, complete.ids))
     changed = changes(part)
     listed = recover(part)
     assert not [other for other in others if other in listed]
     money = [line.partition(": ")[0] for line in listed.splitlines() if line.endswith(": costs money")]
     for kind in ("nat gateways", "addresses", "file systems", "keys", "buckets", "clusters", "zones"):
-        own = set(everything[kind]) - set(empty[kind])
+        own = set(everything[kind]) - set(complete.before[kind])
         assert own
         assert all(any(identity.removeprefix("/") in line for line in money) for identity in own), (kind, listed)
     for kind in ("subnets", "vpcs", "gateways", "launch templates"):
-        assert all(identity in listed for identity in set(everything[kind]) - set(empty[kind])), (kind, listed)
+        assert all(identity in listed for identity in set(everything[kind]) - set(complete.before[kind])), (
+            kind,
+            listed,
+        )
     assert recover(part, "--dry-run") == listed
     assert changes(part) == changed
-    write_state(part, json.loads(complete))
-    assert recover(part).splitlines() == nothing
-    destroy(part)
     for other in others:
         ec2.delete_vpc(VpcId=other)
-    part.set(config_of("dev"))
-    assert held(part) == empty
 
 
 def without(exported: str, gone: Collection[str]) -> dict[str, Any]:
     """The state without these resources, as if it came from an old copy."""
-    state: dict[str, Any] = json.loads(exported)
-    resources = state["deployment"]["resources"]
-    kept = [each for each in resources if each["urn"] not in gone]
+    deployment: dict[str, Any] = json.loads(exported)["deployment"]
+    kept = [each for each in deployment["resources"] if each["urn"] not in gone]
     for each in kept:
         each["dependencies"] = [urn for urn in each.get("dependencies") or [] if urn not in gone]
         each.pop("propertyDependencies", None)
-    state["deployment"]["resources"] = kept
-    return state
+    return {**deployment, "resources": kept}
 
 
-def write_state(part: AwsPart, state: dict[str, Any]) -> None:
-    file = part.engine.folder / "state.json"
-    file.write_text(json.dumps(state))
-    part.engine.output_of("stack", "import", "--file", str(file))
+def write_state(part: AwsPart, deployment: Mapping[str, Any]) -> None:
+    """`pulumi stack import` would drop unfinished operations."""
+    (file,) = part.engine.state.glob(".pulumi/stacks/*/dev.json")
+    written = json.loads(file.read_text())
+    written["checkpoint"]["latest"] = deployment
+    file.write_text(json.dumps(written))

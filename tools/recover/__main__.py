@@ -13,16 +13,22 @@ from pathlib import Path
 from typing import Any
 
 import boto3
-from botocore.exceptions import BotoCoreError, ClientError, WaiterError
+from botocore.exceptions import BotoCoreError, ClientError
 
+from tools.pulumi_state import Deployment, Resource
 from tools.recover import state
-from tools.recover.find import find
+from tools.recover.find import SEARCHED, find, listed
 from tools.recover.unrecorded import search_unrecorded
 
 # The other tags of a stack can change.
 OWNER_TAGS = ("project", "stack")
 
 SECURITY_GROUP = "aws:ec2/securityGroup:SecurityGroup"
+
+EVERYTHING = {"IpProtocol": "-1", "IpRanges": [{"CidrIp": "0.0.0.0/0"}]}
+
+# `pulumi preview` prints this for a value that it does not know.
+UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 
 # A resource that AWS is still creating must be ready before `pulumi up` uses it.
 WAITERS: Mapping[str, tuple[str, str, Callable[[Mapping[str, Any], str], dict[str, Any]]]] = {
@@ -49,19 +55,36 @@ class RecoverError(Exception):
     """A problem that the user can solve. The message says what failed and what to do."""
 
 
-def pulumi(stack: str, *arguments: str) -> str:
-    """Run a Pulumi command on the stack and return its output."""
-    command = ["pulumi", *arguments, "--stack", stack]
+def run(stack: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return subprocess.run(["pulumi", *arguments, "--stack", stack], capture_output=True, text=True, check=False)
     except FileNotFoundError:
         raise RecoverError("the command `pulumi` was not found on PATH. Install the Pulumi CLI.") from None
+
+
+def pulumi(stack: str, *arguments: str) -> str:
+    """Run a Pulumi command on the stack and return its output."""
+    done = run(stack, *arguments)
     if done.returncode:
-        raise RecoverError(f"`{' '.join(command)}` failed: {done.stderr.strip() or done.stdout.strip()}")
+        raise RecoverError(f"`pulumi {' '.join(arguments)}` failed: {done.stderr.strip() or done.stdout.strip()}")
     return done.stdout
 
 
-def search(client: Callable[[str], Any], deployment: Mapping[str, Any]) -> dict[str, list[str]]:
+def planned_creates(stack: str, config_file: str) -> list[Resource]:
+    """What `pulumi up` would create, as far as the preview comes."""
+    done = run(stack, "preview", "--json", *config(config_file))
+    try:
+        previewed = json.loads(done.stdout)
+    except ValueError:
+        previewed = {"steps": [], "diagnostics": [{"severity": "error", "message": done.stderr}]}
+    if done.returncode:
+        errors = [each["message"] for each in previewed["diagnostics"] if each["severity"] == "error"]
+        reason = " ".join("".join(errors[:1]).split()).removeprefix("error: ")
+        print(f"`pulumi preview` failed, so `recover` does not know all that `pulumi up` would create: {reason}")
+    return [each["newState"] for each in previewed["steps"] if each["op"] == "create"]
+
+
+def search(client: Callable[[str], Any], deployment: Deployment) -> dict[str, list[str]]:
     """The IDs of the resources that exist without a record in the state, by URN."""
     known = state.known_ids(deployment)
     tags = state.stack_tags(deployment)
@@ -82,7 +105,7 @@ def search(client: Callable[[str], Any], deployment: Mapping[str, Any]) -> dict[
     return found
 
 
-def lines(deployment: Mapping[str, Any], found: Mapping[str, Sequence[str]]) -> list[str]:
+def lines(deployment: Deployment, found: Mapping[str, Sequence[str]]) -> list[str]:
     """What recover does with each unfinished resource."""
     live = state.live_urns(deployment)
     text = []
@@ -118,7 +141,7 @@ def session(provider: Mapping[str, Any]) -> boto3.Session:
     return found
 
 
-def recover(stack: str, dry_run: bool, config_file: str) -> None:
+def recover(stack: str, dry_run: bool, adopt: bool, config_file: str) -> None:
     exported = json.loads(pulumi(stack, "stack", "export"))
     deployment = exported["deployment"]
     client = functools.cache(session(state.provider(deployment)).client)
@@ -126,10 +149,34 @@ def recover(stack: str, dry_run: bool, config_file: str) -> None:
         deployment = repair(client, stack, exported, dry_run, config_file)
     else:
         print(f"Nothing to recover: no operation of stack {stack} was interrupted.")
+        if state.stack_tags(deployment):
+            deployment = compare(client, stack, exported, adopt and not dry_run, config_file)
     print(*unrecorded_lines(client, stack, deployment), sep="\n")
 
 
-def unrecorded_lines(client: Callable[[str], Any], stack: str, deployment: Mapping[str, Any]) -> list[str]:
+def compare(
+    client: Callable[[str], Any], stack: str, exported: Mapping[str, Any], adopt: bool, config_file: str
+) -> Deployment:
+    """List what `pulumi up` would create although AWS has it, and add it to the state if the user wants that."""
+    deployment: Deployment = exported["deployment"]
+    creates = planned_creates(stack, config_file)
+    findable = [each for each in creates if each["type"] in SEARCHED and UNKNOWN not in json.dumps(each["inputs"])]
+    planned = state.planned(deployment, findable)
+    found = {urn: ids for urn, ids in search(client, planned).items() if len(ids) == 1}
+    if not found:
+        return deployment
+    print(f"`pulumi up` would create these resources of stack {stack}, but AWS has them:")
+    # The order of a preview varies.
+    names = sorted((each.type, each.name, *found[each.urn]) for each in state.unfinished(planned) if each.urn in found)
+    print(*(f"  {kind} {name}: {identity}" for kind, name, identity in names), sep="\n")
+    if not adopt:
+        print("If they do not belong to a stack with the same name in another backend, add them to the state:")
+        print(f"  make recover STACK={stack} ADOPT=1")
+        return deployment
+    return complete(client, stack, {**exported, "deployment": planned}, found, config_file)
+
+
+def unrecorded_lines(client: Callable[[str], Any], stack: str, deployment: Deployment) -> list[str]:
     tags = {key: value for key, value in state.stack_tags(deployment).items() if key in OWNER_TAGS}
     if len(tags) < len(OWNER_TAGS):
         return ["The state has no tags, so `recover` cannot search AWS for resources that are not in the state."]
@@ -145,9 +192,9 @@ def unrecorded_lines(client: Callable[[str], Any], stack: str, deployment: Mappi
 
 def repair(
     client: Callable[[str], Any], stack: str, exported: Mapping[str, Any], dry_run: bool, config_file: str
-) -> Mapping[str, Any]:
+) -> Deployment:
     """Add to the state what the interrupted run created, and return this state."""
-    deployment: Mapping[str, Any] = exported["deployment"]
+    deployment: Deployment = exported["deployment"]
     on_aws = any(each.type.startswith(state.AWS) for each in state.unfinished(deployment))
     if on_aws and not state.stack_tags(deployment):
         raise RecoverError(
@@ -155,59 +202,67 @@ def repair(
         )
     found = search(client, deployment)
     print(f"Unfinished resources of stack {stack}:", *lines(deployment, found) or ["  none"], sep="\n")
-    adopted = state.adopt(deployment, found)
-    if dry_run:
-        return adopted
+    return state.adopt(deployment, found) if dry_run else complete(client, stack, exported, found, config_file)
+
+
+def complete(
+    client: Callable[[str], Any],
+    stack: str,
+    exported: Mapping[str, Any],
+    found: Mapping[str, Sequence[str]],
+    config_file: str,
+) -> Deployment:
+    """Complete the creation of these resources, add them to the state, and return it."""
+    deployment = exported["deployment"]
     wait_until_ready(client, deployment, found)
     revoke_default_rules(client, deployment, found)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "state.json"
-        file.write_text(json.dumps({**exported, "deployment": adopted}))
+        file.write_text(json.dumps({**exported, "deployment": state.adopt(deployment, found)}))
         pulumi(stack, "stack", "import", "--file", str(file))
-    pulumi(stack, "refresh", "--yes", "--skip-preview", *(["--config-file", config_file] if config_file else []))
+    pulumi(stack, "refresh", "--yes", "--skip-preview", *config(config_file))
     print("The state is repaired. Continue with `pulumi up` or `pulumi destroy`.")
-    repaired: Mapping[str, Any] = json.loads(pulumi(stack, "stack", "export"))["deployment"]
+    repaired: Deployment = json.loads(pulumi(stack, "stack", "export"))["deployment"]
     return repaired
 
 
-def wait_until_ready(
-    client: Callable[[str], Any], deployment: Mapping[str, Any], found: Mapping[str, Sequence[str]]
-) -> None:
+def config(file: str) -> list[str]:
+    return ["--config-file", file] if file else []
+
+
+def wait_until_ready(client: Callable[[str], Any], deployment: Deployment, found: Mapping[str, Sequence[str]]) -> None:
     for each in state.unfinished(deployment):
         if each.type in WAITERS and found.get(each.urn):
             service, waiter, arguments = WAITERS[each.type]
-            try:
-                client(service).get_waiter(waiter).wait(**arguments(each.inputs, found[each.urn][0]))
-            except WaiterError as error:
-                # The ID follows from the inputs, but the resource was not created.
-                if "NotFound" not in error.last_response.get("Error", {}).get("Code", ""):
-                    raise
+            client(service).get_waiter(waiter).wait(**arguments(each.inputs, found[each.urn][0]))
 
 
 def revoke_default_rules(
-    client: Callable[[str], Any], deployment: Mapping[str, Any], found: Mapping[str, Sequence[str]]
+    client: Callable[[str], Any], deployment: Deployment, found: Mapping[str, Sequence[str]]
 ) -> None:
     """Complete the creation of security groups, which the provider does not do later.
 
     AWS adds a rule to each new group that allows all outgoing traffic, and the provider revokes it in a second call.
-    The group has no other rules: Pulumi creates the rules of a group after the group.
+    The rules of the program have tags.
     """
     ec2 = client("ec2")
     for each in state.unfinished(deployment):
         for identity in found.get(each.urn, ()) if each.type == SECURITY_GROUP else ():
-            (group,) = ec2.describe_security_groups(GroupIds=[identity])["SecurityGroups"]
-            if rules := group["IpPermissionsEgress"]:
-                ec2.revoke_security_group_egress(GroupId=identity, IpPermissions=rules)
+            filters = [{"Name": "group-id", "Values": [identity]}]
+            rules = listed(client, "ec2", "describe_security_group_rules", "SecurityGroupRules", Filters=filters)
+            if any(rule["IsEgress"] and rule["IpProtocol"] == "-1" and not rule.get("Tags") for rule in rules):
+                ec2.revoke_security_group_egress(GroupId=identity, IpPermissions=[EVERYTHING])
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.recover", description=__doc__)
     parser.add_argument("stack", help="name of the stack")
     parser.add_argument("--dry-run", action="store_true", help="only list the resources")
+    parser.add_argument("--adopt", action="store_true", help="also add what AWS has and `pulumi up` would create")
     parser.add_argument("--config-file", default="", help="stack file, if it is not Pulumi.STACK.yaml")
     given = parser.parse_args()
     try:
-        recover(given.stack, given.dry_run, given.config_file)
+        recover(given.stack, given.dry_run, given.adopt, given.config_file)
     except (RecoverError, BotoCoreError, ClientError) as error:
         print(f"recover: {error}", file=sys.stderr)
         return 1

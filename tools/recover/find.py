@@ -12,20 +12,15 @@ Inputs = Mapping[str, Any]
 Client = Callable[[str], Any]  # a boto3 client by the name of its service
 Finder = Callable[[Client, Inputs], Iterable[str]]
 
-# Types whose ID follows from their inputs. A random name, or a parent that belongs to the stack, makes the ID unique.
-# `pulumi refresh` drops the resource again if it does not exist.
+# Types whose ID follows from their inputs, and that `pulumi up` can create again: their names are random, or the
+# call replaces what exists. `pulumi refresh` drops the resource again if it does not exist.
 NAMED: Mapping[str, str] = {
-    "aws:budgets/budget:Budget": "{accountId}:{name}",
     "aws:ec2/keyPair:KeyPair": "{keyName}",
     "aws:efs/fileSystemPolicy:FileSystemPolicy": "{fileSystemId}",
-    "aws:eks/accessEntry:AccessEntry": "{clusterName}:{principalArn}",
     "aws:eks/accessPolicyAssociation:AccessPolicyAssociation": "{clusterName}#{principalArn}#{policyArn}",
-    "aws:eks/addon:Addon": "{clusterName}:{addonName}",
-    "aws:eks/nodeGroup:NodeGroup": "{clusterName}:{nodeGroupName}",
     "aws:iam/role:Role": "{name}",
     "aws:iam/rolePolicy:RolePolicy": "{role}:{name}",
     "aws:iam/rolePolicyAttachment:RolePolicyAttachment": "{role}/{policyArn}",
-    "aws:route53/record:Record": "{zoneId}_{name}_{type}",
     "aws:s3/bucket:Bucket": "{bucket}",
     "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration": "{bucket}",
     "aws:s3/bucketPolicy:BucketPolicy": "{bucket}",
@@ -44,8 +39,8 @@ def find(client: Client, type_: str, inputs: Inputs, tags: Mapping[str, str]) ->
     try:
         return list(SEARCHED[type_](client, {**inputs, "tags": {**(inputs.get("tags") or {}), **tags}}))
     except ClientError as error:
-        # The parent of the resource does not exist any more, and the resource neither.
-        if "NotFound" in error.response["Error"]["Code"]:
+        # The resource or its parent does not exist.
+        if any(word in error.response["Error"]["Code"] for word in ("NotFound", "NoSuchEntity")):
             return []
         raise
 
@@ -72,9 +67,21 @@ def _backup_policy(client: Client, inputs: Inputs) -> Iterable[str]:
     return [inputs["fileSystemId"]]
 
 
+def _access_entries(client: Client, inputs: Inputs) -> Iterable[str]:
+    cluster, principal = inputs["clusterName"], inputs["principalArn"]
+    client("eks").describe_access_entry(clusterName=cluster, principalArn=principal)
+    return [f"{cluster}:{principal}"]
+
+
 def _access_points(client: Client, inputs: Inputs) -> Iterable[str]:
     points = listed(client, "efs", "describe_access_points", "AccessPoints", FileSystemId=inputs["fileSystemId"])
     return [each["AccessPointId"] for each in points if has_tags(each.get("Tags"), inputs["tags"])]
+
+
+def _addons(client: Client, inputs: Inputs) -> Iterable[str]:
+    cluster, name = inputs["clusterName"], inputs["addonName"]
+    client("eks").describe_addon(clusterName=cluster, addonName=name)
+    return [f"{cluster}:{name}"]
 
 
 def _addresses(client: Client, inputs: Inputs) -> Iterable[str]:
@@ -98,6 +105,11 @@ def _associations(client: Client, inputs: Inputs) -> Iterable[str]:
     ]
 
 
+def _budgets(client: Client, inputs: Inputs) -> Iterable[str]:
+    client("budgets").describe_budget(AccountId=inputs["accountId"], BudgetName=inputs["name"])
+    return [f"{inputs['accountId']}:{inputs['name']}"]
+
+
 def _clusters(client: Client, inputs: Inputs) -> Iterable[str]:
     found = client("eks").describe_cluster(name=inputs["name"])["cluster"]
     own = [{"Key": key, "Value": value} for key, value in (found.get("tags") or {}).items()]
@@ -117,8 +129,10 @@ def _file_systems(client: Client, inputs: Inputs) -> Iterable[str]:
 
 def _identity_providers(client: Client, inputs: Inputs) -> Iterable[str]:
     caller = client("sts").get_caller_identity()
-    arn = f"arn:{caller['Arn'].split(':')[1]}:iam::{caller['Account']}:oidc-provider/"
-    return [arn + inputs["url"].removeprefix("https://")]
+    provider = f"oidc-provider/{inputs['url'].removeprefix('https://')}"
+    arn = f"arn:{caller['Arn'].split(':')[1]}:iam::{caller['Account']}:{provider}"
+    client("iam").get_open_id_connect_provider(OpenIDConnectProviderArn=arn)
+    return [arn]
 
 
 def _internet_gateways(client: Client, inputs: Inputs) -> Iterable[str]:
@@ -162,9 +176,18 @@ def _nat_gateways(client: Client, inputs: Inputs) -> Iterable[str]:
     return [each["NatGatewayId"] for each in found if each["State"] in ("pending", "available")]
 
 
-def _topics(client: Client, inputs: Inputs) -> Iterable[str]:
-    caller, region = client("sts").get_caller_identity(), client("sns").meta.region_name
-    return [f"arn:{caller['Arn'].split(':')[1]}:sns:{region}:{caller['Account']}:{inputs['name']}"]
+def _node_groups(client: Client, inputs: Inputs) -> Iterable[str]:
+    cluster, name = inputs["clusterName"], inputs["nodeGroupName"]
+    client("eks").describe_nodegroup(clusterName=cluster, nodegroupName=name)
+    return [f"{cluster}:{name}"]
+
+
+def _records(client: Client, inputs: Inputs) -> Iterable[str]:
+    zone, name, kind = inputs["zoneId"], inputs["name"], inputs["type"]
+    first = {"StartRecordName": name, "StartRecordType": kind, "MaxItems": "1"}
+    for each in client("route53").list_resource_record_sets(HostedZoneId=zone, **first)["ResourceRecordSets"]:
+        if (each["Name"].rstrip("."), each["Type"]) == (name.rstrip("."), kind):
+            yield f"{zone}_{name}_{kind}"
 
 
 def _route_tables(client: Client, inputs: Inputs) -> Iterable[str]:
@@ -215,6 +238,13 @@ def _subnets(client: Client, inputs: Inputs) -> Iterable[str]:
     return [each["SubnetId"] for each in listed(client, "ec2", "describe_subnets", "Subnets", Filters=filters)]
 
 
+def _topics(client: Client, inputs: Inputs) -> Iterable[str]:
+    caller, sns = client("sts").get_caller_identity(), client("sns")
+    arn = f"arn:{caller['Arn'].split(':')[1]}:sns:{sns.meta.region_name}:{caller['Account']}:{inputs['name']}"
+    sns.get_topic_attributes(TopicArn=arn)
+    return [arn]
+
+
 def _vpcs(client: Client, inputs: Inputs) -> Iterable[str]:
     return [each["VpcId"] for each in listed(client, "ec2", "describe_vpcs", "Vpcs", Filters=_tags(inputs))]
 
@@ -236,6 +266,7 @@ def has_tags(tags: Iterable[Mapping[str, str]] | None, wanted: Mapping[str, str]
 
 
 SEARCHED: Mapping[str, Finder] = {
+    "aws:budgets/budget:Budget": _budgets,
     "aws:cloudwatch/logGroup:LogGroup": _log_groups,
     "aws:ec2/eip:Eip": _addresses,
     "aws:ec2/internetGateway:InternetGateway": _internet_gateways,
@@ -252,10 +283,14 @@ SEARCHED: Mapping[str, Finder] = {
     "aws:efs/backupPolicy:BackupPolicy": _backup_policy,
     "aws:efs/fileSystem:FileSystem": _file_systems,
     "aws:efs/mountTarget:MountTarget": _mount_targets,
+    "aws:eks/accessEntry:AccessEntry": _access_entries,
+    "aws:eks/addon:Addon": _addons,
     "aws:eks/cluster:Cluster": _clusters,
+    "aws:eks/nodeGroup:NodeGroup": _node_groups,
     "aws:iam/openIdConnectProvider:OpenIdConnectProvider": _identity_providers,
     "aws:kms/alias:Alias": _aliases,
     "aws:kms/key:Key": _keys,
+    "aws:route53/record:Record": _records,
     "aws:route53/zone:Zone": _zones,
     "aws:sns/topic:Topic": _topics,
     # AWS lists a new subscription without its ARN. `pulumi up` gets the same subscription again.

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
+from tools import pulumi_state
+from tools.pulumi_state import Deployment, Resource
 from tools.recover.find import Client, has_tags, listed
 
 Cost = Literal["costs money", "can cost money", "costs nothing"]
@@ -66,10 +68,10 @@ class Unrecorded:
         return f"  {self.arn}: {self.cost}"
 
 
-def search_unrecorded(client: Client, deployment: Mapping[str, Any], tags: Mapping[str, str]) -> list[Unrecorded]:
+def search_unrecorded(client: Client, deployment: Deployment, tags: Mapping[str, str]) -> list[Unrecorded]:
     """What has these tags and is not in the state, with what costs money first."""
     # A component has no ID, but its outputs can contain the ARN of a child.
-    resources = [each for each in deployment.get("resources") or [] if each.get("id")]
+    resources = [each for each in pulumi_state.resources(deployment) if each.get("id")]
     known = set(_known(resources))
     found = []
     for arn, own_tags in [*_tagged(client, tags), *_zones(client, tags)]:
@@ -85,7 +87,7 @@ def search_unrecorded(client: Client, deployment: Mapping[str, Any], tags: Mappi
     return sorted(found, key=lambda each: (COSTS.index(each.cost), each.arn))
 
 
-def _known(resources: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+def _known(resources: Iterable[Resource]) -> Iterator[tuple[str, str]]:
     """Type and ID of each resource of the state, and its ARNs without a type."""
     for each in resources:
         outputs = each.get("outputs") or {}

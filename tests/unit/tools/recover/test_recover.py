@@ -2,44 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 from typing import Any
 from unittest import mock
 
 import pytest
-from botocore.exceptions import WaiterError
+from botocore.exceptions import ClientError
 
-from tests.unit.conftest import RunStack
-from tests.unit.program import stack_files
-from tools.recover.__main__ import lines, revoke_default_rules, search, wait_until_ready
+from tests.unit.tools.recover.states import TAGS, deployment, operation, types_of_the_program
+from tools.recover.__main__ import UNKNOWN, compare, lines, revoke_default_rules, search
 from tools.recover.find import NAMED, SEARCHED, find
 from tools.recover.state import adopt, object_id
 
-ADMIN = "arn:aws:iam::123456789012:role/admin"
-SSH_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 VPC = "urn:pulumi:dev::paddle-on-aws::paddle:infra:Network$aws:ec2/vpc:Vpc::vpc"
 KEY = "urn:pulumi:dev::paddle-on-aws::paddle:infra:Encryption$aws:kms/key:Key::key"
-DEFAULT_PROVIDER = {
-    "urn": "urn:pulumi:dev::paddle-on-aws::pulumi:providers:aws::default_7_51_1",
-    "type": "pulumi:providers:aws",
-    "id": "0",
-    "inputs": {"region": "us-west-2"},
-}
-PROVIDER = {
-    "urn": "urn:pulumi:dev::paddle-on-aws::pulumi:providers:aws::aws",
-    "type": "pulumi:providers:aws",
-    "id": "1",
-    "inputs": {"region": "us-west-2", "defaultTags": '{"tags": {"project": "paddle-on-aws", "stack": "dev"}}'},
-}
-
-TAGS = {"project": "paddle-on-aws", "stack": "dev"}
-
-
-def operation(urn: str, type_: str, kind: str = "creating", **inputs: Any) -> dict[str, Any]:
-    return {"type": kind, "resource": {"urn": urn, "type": type_, "custom": True, "inputs": inputs}}
-
-
-def deployment(*operations: dict[str, Any]) -> dict[str, Any]:
-    return {"resources": [DEFAULT_PROVIDER, PROVIDER], "pending_operations": list(operations)}
 
 
 class Vpcs:
@@ -56,14 +33,8 @@ class Vpcs:
         return {"Vpcs": [{"VpcId": "vpc-1"}, {"VpcId": "vpc-2"}]}
 
 
-@pytest.mark.parametrize("stack", stack_files())
-def test_every_type_of_the_program_can_be_found(program: RunStack, stack: str) -> None:
-    more = {"sshPublicKey": SSH_KEY, "apiAccessCidrs": ["8.8.8.0/24"], "admins": [ADMIN], "natGateways": "single"}
-    notify = {"email": "team@example.com", "monthlyBudget": 400}
-    graph = program({**more, "notify": notify, "export": {"enabled": True}}, stack=stack)
-    types = {each.type for each in graph.resources.values() if each.custom and each.type.startswith("aws:")}
-    assert types
-    assert types - NAMED.keys() - SEARCHED.keys() == set()
+def test_every_type_of_the_program_can_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert types_of_the_program(monkeypatch) - NAMED.keys() - SEARCHED.keys() == set()
 
 
 def test_an_unknown_type_is_not_guessed() -> None:
@@ -91,7 +62,8 @@ def test_the_first_resource_is_adopted_and_the_others_are_deleted() -> None:
     adopted = adopt(deployment(operation(VPC, "aws:ec2/vpc:Vpc", cidrBlock="10.0.0.0/16")), {VPC: ["vpc-1", "vpc-2"]})
     assert adopted["pending_operations"] == []
     *_, first, second = adopted["resources"]
-    assert (first["id"], first.get("delete"), first["outputs"]) == ("vpc-1", None, {"cidrBlock": "10.0.0.0/16"})
+    assert (first["id"], first.get("delete")) == ("vpc-1", None)
+    assert first["outputs"] == {"cidrBlock": "10.0.0.0/16", "id": "vpc-1"}
     assert (second["id"], second["delete"]) == ("vpc-2", True)
 
 
@@ -139,20 +111,16 @@ def test_an_object_without_a_namespace_is_known_by_its_name() -> None:
     assert object_id({"metadata": {"name": "efsvol"}}) == "efsvol"
 
 
-@pytest.mark.parametrize("code", ["ResourceNotFoundException", "AccessDeniedException"])
-def test_a_resource_that_was_not_created_is_not_waited_for(code: str) -> None:
-    group = "urn:pulumi:dev::paddle-on-aws::aws:eks/nodeGroup:NodeGroup::workers"
-    inputs = {"clusterName": "paddle", "nodeGroupName": "workers-1"}
-    exported = deployment(operation(group, "aws:eks/nodeGroup:NodeGroup", **inputs))
-    waiter = mock.Mock()
-    waiter.return_value.get_waiter.return_value.wait.side_effect = WaiterError(
-        "NodegroupActive", "failed", {"Error": {"Code": code}}
-    )
-    if code == "ResourceNotFoundException":
-        wait_until_ready(waiter, exported, {group: ["paddle:workers-1"]})
+@pytest.mark.parametrize(("code", "found"), [("ResourceNotFoundException", []), ("AccessDeniedException", None)])
+def test_a_resource_that_was_not_created_is_not_found(code: str, found: list[str] | None) -> None:
+    eks = mock.Mock()
+    eks.return_value.describe_nodegroup.side_effect = ClientError({"Error": {"Code": code}}, "DescribeNodegroup")
+    group = ("aws:eks/nodeGroup:NodeGroup", {"clusterName": "paddle", "nodeGroupName": "workers-1"}, TAGS)
+    if found is None:
+        with pytest.raises(ClientError):
+            find(eks, *group)
     else:
-        with pytest.raises(WaiterError):
-            wait_until_ready(waiter, exported, {group: ["paddle:workers-1"]})
+        assert find(eks, *group) == found
 
 
 @pytest.mark.parametrize(
@@ -166,12 +134,85 @@ def test_a_cluster_with_the_same_name_belongs_to_the_stack_only_with_its_tags(
     assert find(eks, "aws:eks/cluster:Cluster", {"name": "paddle"}, TAGS) == adopted
 
 
-@pytest.mark.parametrize(("rules", "revoked"), [([{"IpProtocol": "-1"}], True), ([], False)])
+OURS = {"IsEgress": True, "IpProtocol": "-1", "Tags": [{"Key": "stack", "Value": "dev"}]}
+DEFAULT = {"IsEgress": True, "IpProtocol": "-1", "Tags": []}
+
+
+@pytest.mark.parametrize(("rules", "revoked"), [([OURS, DEFAULT], True), ([OURS], False), ([], False)])
 def test_the_default_rule_of_an_unfinished_security_group_is_revoked(rules: list[Any], revoked: bool) -> None:
     ec2 = mock.Mock()
-    ec2.describe_security_groups.return_value = {"SecurityGroups": [{"IpPermissionsEgress": rules}]}
+    ec2.can_paginate.return_value = False
+    ec2.describe_security_group_rules.return_value = {"SecurityGroupRules": rules}
     pending = deployment(operation("group", "aws:ec2/securityGroup:SecurityGroup", name="g", vpcId="vpc-1"))
     assert "sg-1: add to the state if it exists, without the rule" in lines(pending, {"group": ["sg-1"]})[0]
     revoke_default_rules(lambda _: ec2, pending, {"group": ["sg-1"], "vpc": ["vpc-1"]})
-    calls = [mock.call(GroupId="sg-1", IpPermissions=rules)] if revoked else []
+    everything = [{"IpProtocol": "-1", "IpRanges": [{"CidrIp": "0.0.0.0/0"}]}]
+    calls = [mock.call(GroupId="sg-1", IpPermissions=everything)] if revoked else []
     assert ec2.revoke_security_group_egress.mock_calls == calls
+
+
+def compared(monkeypatch: pytest.MonkeyPatch, *creates: dict[str, Any], failed: str = "") -> None:
+    """Compare AWS, which has two VPCs and a mount target, with a preview."""
+
+    def preview(stack: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        assert arguments == ("preview", "--json")
+        steps = [{"op": "create", "newState": each["resource"]} for each in creates]
+        output = json.dumps({"steps": steps, "diagnostics": [{"severity": "error", "message": "error: no cluster\n"}]})
+        return subprocess.CompletedProcess([], bool(failed), output if failed != "no output" else "", failed)
+
+    aws = mock.Mock()
+    aws.can_paginate.return_value = False
+    aws.describe_vpcs.return_value = {"Vpcs": [{"VpcId": "vpc-1"}, {"VpcId": "vpc-2"}]}
+    aws.describe_mount_targets.return_value = {"MountTargets": [{"MountTargetId": "fsmt-1", "SubnetId": "subnet-1"}]}
+    monkeypatch.setattr("tools.recover.__main__.run", preview)
+    compare(lambda _: aws, "dev", {"deployment": deployment()}, False, "")
+
+
+MOUNT, MOUNT_TYPE = (
+    "urn:pulumi:dev::paddle-on-aws::x$aws:efs/mountTarget:MountTarget::mount",
+    "aws:efs/mountTarget:MountTarget",
+)
+
+
+def test_what_up_would_create_a_second_time_is_listed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mount = operation(MOUNT, MOUNT_TYPE, fileSystemId="fs-1", subnetId="subnet-1")
+    role = operation("role", "aws:iam/role:Role", name="role-1a2b3c4")
+    job = operation(JOB, JOB_TYPE, metadata=JOB_INPUTS["metadata"])
+    compared(monkeypatch, mount, role, job)
+    assert capsys.readouterr().out == (
+        "`pulumi up` would create these resources of stack dev, but AWS has them:\n"
+        "  aws:efs/mountTarget:MountTarget mount: fsmt-1\n"
+        "If they do not belong to a stack with the same name in another backend, add them to the state:\n"
+        "  make recover STACK=dev ADOPT=1\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "create",
+    [
+        operation(MOUNT, MOUNT_TYPE, fileSystemId="fs-1", subnetId="subnet-2"),
+        operation(MOUNT, MOUNT_TYPE, fileSystemId="fs-1", subnetId="subnet-1", securityGroups=[UNKNOWN]),
+        operation(VPC, "aws:ec2/vpc:Vpc", tags={}),
+    ],
+    ids=["AWS does not have it", "an input is not known yet", "AWS has two"],
+)
+def test_what_cannot_be_recognised_is_not_listed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], create: dict[str, Any]
+) -> None:
+    compared(monkeypatch, create)
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(("failed", "reason"), [("no output", "no output"), ("half of the output", "no cluster")])
+def test_a_failed_preview_is_reported_and_used(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], failed: str, reason: str
+) -> None:
+    mount = operation(MOUNT, MOUNT_TYPE, fileSystemId="fs-1", subnetId="subnet-1")
+    compared(monkeypatch, mount, failed=failed)
+    said = capsys.readouterr().out
+    assert said.startswith(
+        f"`pulumi preview` failed, so `recover` does not know all that `pulumi up` would create: {reason}\n"
+    )
+    assert ("mount: fsmt-1" in said) == (failed != "no output")

@@ -8,9 +8,7 @@ from unittest import mock
 
 import pytest
 
-from tests.unit.conftest import RunStack
-from tests.unit.program import stack_files
-from tests.unit.tools.recover.test_recover import ADMIN, PROVIDER, SSH_KEY, deployment
+from tests.unit.tools.recover.states import PROVIDER, deployment, types_of_the_program
 from tools.recover import __main__ as program
 from tools.recover.find import find
 from tools.recover.unrecorded import KINDS, search_unrecorded
@@ -148,13 +146,8 @@ def test_a_zone_is_found_by_its_own_tags() -> None:
     assert found(own) == []
 
 
-@pytest.mark.parametrize("stack", stack_files())
-def test_every_type_of_the_program_is_known_or_not_listed(program: RunStack, stack: str) -> None:
-    more = {"sshPublicKey": SSH_KEY, "apiAccessCidrs": ["8.8.8.0/24"], "admins": [ADMIN], "natGateways": "single"}
-    notify = {"email": "team@example.com", "monthlyBudget": 400}
-    changed = {**more, "storage": {"driver": "efsCsi"}, "notify": notify, "export": {"enabled": True}}
-    graph = program(changed, stack=stack)
-    types = {each.type for each in graph.resources.values() if each.custom and each.type.startswith("aws:")}
+def test_every_type_of_the_program_is_known_or_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    types = types_of_the_program(monkeypatch)
     parts_of_bucket = {each for each in types if each.startswith("aws:s3/bucket") and each != "aws:s3/bucket:Bucket"}
     assert types - parts_of_bucket - NOT_LISTED - {kind.type for kind in KINDS} == set()
 
