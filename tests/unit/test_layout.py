@@ -59,3 +59,9 @@ def test_only_the_schema_reads_the_pulumi_configuration() -> None:
     assert [file for file in program if READS_CONFIGURATION.search(file.read_text())] == [
         PROJECT / "settings/schema.py"
     ]
+
+
+def test_no_test_module_imports_from_another() -> None:
+    found = [(file.name, name) for file in files("tests") for name in imports(file)]
+    assert found
+    assert [each for each in found if re.match(r"tests\.(\w+\.)*test_", each[1])] == []
