@@ -21,36 +21,24 @@ class VolumeMount(TypedDict, total=False):
     name: str
     mountPath: str
     readOnly: bool
-    subPath: str
 
 
 class Container(TypedDict, total=False):
     name: str
     image: str
     command: list[str]
-    args: list[str]
     env: list[Object]
-    envFrom: list[Object]
     volumeMounts: list[VolumeMount]
-    workingDir: str
     securityContext: Object
-    terminationMessagePath: str
     terminationMessagePolicy: str
-
-
-class HostAlias(TypedDict):
-    ip: str
-    hostnames: list[str]
 
 
 class PodSpec(TypedDict, total=False):
     nodeName: str
     hostname: str
-    hostNetwork: bool
-    hostAliases: list[HostAlias]
     restartPolicy: str
+    securityContext: Object
     serviceAccountName: str
-    activeDeadlineSeconds: int
     volumes: list[Object]
     initContainers: list[Container]
     containers: list[Container]

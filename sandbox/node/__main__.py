@@ -11,11 +11,11 @@ import threading
 import time
 from pathlib import Path
 
-from sandbox.node.container_files import ContainerSpec
 from sandbox.node.container_run import ContainerRun, end_all_containers, start
 from sandbox.node.kubelet import Kubelet
-from sandbox.node.machine_files import machine_mounts
 from sandbox.node.pod_runner import Machine
+from sandbox.node.run_files import ContainerSpec
+from sandbox.node.visible_files import machine_mounts
 from tools.kubernetes_client import Api, KubeconfigError, load_kubeconfig
 
 
@@ -31,7 +31,6 @@ def why_pods_cannot_run() -> str:
         spec = ContainerSpec(
             argv=server,
             env={},
-            cwd="/",
             address="127.0.0.1",
             hostname="probe",
             log=str(log),

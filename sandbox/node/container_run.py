@@ -12,17 +12,18 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox.node.container_files import ContainerSpec, Ended, Running
-
-_BACKOFF_SECONDS = 10.0
-_MAX_BACKOFF_SECONDS = 300.0
+from sandbox.node.run_files import ContainerSpec, Ended, Running
 
 
 @dataclass(frozen=True)
 class ContainerRun:
-    """The first or a later run of a container; the watcher (run_container.py) writes the files of its folder."""
+    """The run of a container; the watcher (run_container.py) writes the files of its folder."""
 
     folder: Path
+
+    @property
+    def started(self) -> bool:
+        return self.folder.exists()
 
     def running(self) -> Running | None:
         """The process, while it runs."""
@@ -75,7 +76,7 @@ def killed(running: Running | None) -> Ended:
 
 def end_containers(pod: Path) -> None:
     """Kill every container of the pod with this folder. Their mounts end with them."""
-    for lock in sorted(pod.glob("containers/*/*/lock")):
+    for lock in sorted(pod.glob("containers/*/lock")):
         while has_watcher(lock.parent):
             ContainerRun(lock.parent).signal(signal.SIGKILL)
             time.sleep(0.02)
@@ -88,12 +89,7 @@ def end_all_containers(root: Path) -> None:
 
 
 def any_container_runs(root: Path) -> bool:
-    return any(has_watcher(lock.parent) for lock in root.glob("pods/*/containers/*/*/lock"))
-
-
-def backoff(runs: int) -> float:
-    """Seconds to wait before the next run: none before the second run, then longer each time."""
-    return 0.0 if runs < 2 else min(_BACKOFF_SECONDS * 2 ** (runs - 2), _MAX_BACKOFF_SECONDS)
+    return any(has_watcher(lock.parent) for lock in root.glob("pods/*/containers/*/lock"))
 
 
 def tail(log: Path, size: int) -> str:

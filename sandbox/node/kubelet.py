@@ -139,8 +139,6 @@ class Kubelet:
         """The pod's address, which is the lowest free one of its node's range, and the node's address."""
         node = self.nodes[pod["spec"]["nodeName"]]
         host = node_address(node)
-        if pod["spec"].get("hostNetwork"):
-            return host, host
         if known := pod.get("status", {}).get("podIP"):
             return known, host
         used = {runner.context.pod_ip for runner in self.runners.values() if runner.thread.is_alive()} | {host}

@@ -24,15 +24,14 @@ def serve_logs(machine: Machine, address: str) -> ThreadingHTTPServer:
             if len(parts) != 4 or parts[0] != "containerLogs":
                 self.send_error(404)
                 return
-            logs = sorted(_log_folder(machine, *parts[1:]).glob("*.log"), key=lambda log: int(log.stem))
-            logs = logs[:-1] if query.get("previous") == ["true"] else logs
-            if not logs:
+            log = _log(machine, *parts[1:])
+            if log is None or query.get("previous") == ["true"]:
                 self.send_error(404, "this container has no log")
                 return
             self.send_response(200)
             self.send_header("Content-Type", "text/plain")
             self.end_headers()
-            self._send(logs[-1], int(query.get("tailLines", ["-1"])[0]), query.get("follow") == ["true"])
+            self._send(log, int(query.get("tailLines", ["-1"])[0]), query.get("follow") == ["true"])
 
         def _send(self, log: Path, lines: int, follow: bool) -> None:
             with log.open("rb") as file:
@@ -57,15 +56,15 @@ def serve_logs(machine: Machine, address: str) -> ThreadingHTTPServer:
     return server
 
 
-def _log_folder(machine: Machine, namespace: str, pod: str, container: str) -> Path:
-    """The logs of the newest pod with this name; the uid, which is the end of the folder's name, is not known."""
+def _log(machine: Machine, namespace: str, pod: str, container: str) -> Path | None:
+    """The log of the newest pod with this name; the uid, which is the end of the folder's name, is not known."""
     found = machine.log_folder(namespace, pod, "*")
-    folders = found.parent.glob(f"{found.name}/{container}")
-    return max(folders, key=lambda folder: folder.stat().st_mtime, default=Path("/nonexistent"))
+    logs = found.parent.glob(f"{found.name}/{container}.log")
+    return max(logs, key=lambda log: log.parent.stat().st_mtime, default=None)
 
 
 def _is_running(machine: Machine, log: Path) -> bool:
     """Whether the container run that writes this log still runs."""
-    uid = log.parent.parent.name.rpartition("_")[2]
-    run = machine.pods / uid / "containers" / log.parent.name / log.stem
+    uid = log.parent.name.rpartition("_")[2]
+    run = machine.pods / uid / "containers" / log.stem
     return run.exists() and has_watcher(run)

@@ -14,44 +14,30 @@ from pathlib import Path
 from sandbox.cluster.objects import Container, Pod, VolumeMount
 from sandbox.node import container_run
 from sandbox.node.container_environment import command, variables
-from sandbox.node.container_files import ContainerSpec, Mount, read_json, write_json
 from sandbox.node.container_run import ContainerRun
-from sandbox.node.machine_files import is_inside, machine_mounts
-from sandbox.node.pod_context import NotReadyError, PodContext, UnsupportedError
-from sandbox.node.pod_status import FINAL_PHASES, Group, PodState, containers, pod_status, restarts
-from sandbox.node.pod_volumes import IAM_TOKEN_FOLDER, PodVolumes, Volume, hosts_file, write
+from sandbox.node.pod_context import NotReadyError, PodContext, UnsupportedError, refuse_others
+from sandbox.node.pod_status import FINAL_PHASES, Group, PodState, containers, pod_status
+from sandbox.node.pod_volumes import PodVolumes, Volume, hosts_file, write
+from sandbox.node.run_files import ContainerSpec, Mount, read_json, write_json
+from sandbox.node.visible_files import machine_mounts
 from tools.kubernetes_client import POD, STRATEGIC, Api, ApiError, Object, UnreachableError
 
 TICK_SECONDS = 0.1
 IDLE_SECONDS = 1.0
 RETRY_SECONDS = 2.0
-DEFAULT_GRACE_SECONDS = 30
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 # The fields of a container that work here. The node refuses all others, except those that a plain process can ignore.
 SUPPORTED_FIELDS = {
-    "args",
     "command",
     "env",
-    "envFrom",
     "image",
     "name",
     "securityContext",
-    "terminationMessagePath",
     "terminationMessagePolicy",
     "volumeMounts",
-    "workingDir",
 }
-IGNORED_FIELDS = {
-    "imagePullPolicy",
-    "livenessProbe",
-    "ports",
-    "readinessProbe",
-    "resources",
-    "startupProbe",
-    "stdin",
-    "tty",
-}
+IGNORED_FIELDS = {"imagePullPolicy", "ports", "resources", "terminationMessagePath"}
 SECURITY_CONTEXT = {"allowPrivilegeEscalation", "capabilities", "readOnlyRootFilesystem"}
 
 
@@ -84,11 +70,8 @@ class PodRunner:
         self.uid = pod["metadata"]["uid"]
         self.machine, self.pod = machine, pod
         self.folder = machine.pods / self.uid
-        # The files of a running pod are lost. A kubelet, too, then reports its containers as failed.
-        self.files_lost = not self.folder.exists() and pod.get("status", {}).get("phase") == "Running"
         self.context = PodContext(machine.api, pod, pod_ip, host_ip)
         self.kill_at: float | None = None
-        self.deadline_exceeded = False
         self.deleted = False
         self.detached = False
         self.reported: Object = {}
@@ -96,7 +79,6 @@ class PodRunner:
         self.retry_at = 0.0
         self.volumes = PodVolumes(self.context, self.folder / "volumes", machine.volumes)
         self.prepared: dict[str, Volume] | None = None
-        self.iam_role: tuple[dict[str, str], Volume | None] = ({}, None)
         self.wake = threading.Event()
         self.thread = threading.Thread(target=self._work, name=self.uid, daemon=True)
 
@@ -114,7 +96,7 @@ class PodRunner:
 
     def signal(self, number: int) -> None:
         """Send a signal to the process of each running container."""
-        for run in self._latest_runs():
+        for run in self._runs("initContainers", "containers"):
             run.signal(number)
 
     # The work of the thread.
@@ -138,40 +120,33 @@ class PodRunner:
         if self.deleted:
             return True
         if metadata.get("deletionTimestamp"):
-            return self._terminate(metadata.get("deletionGracePeriodSeconds", DEFAULT_GRACE_SECONDS))
+            return self._terminate(metadata["deletionGracePeriodSeconds"])
         if self.reported.get("phase") not in FINAL_PHASES and time.time() > self.retry_at:
-            self._check_deadline()
             self._start_containers()
         self._report()
         return False
 
-    def _runs(self, container: Container) -> list[ContainerRun]:
-        folder = self.folder / "containers" / container["name"]
-        return sorted((ContainerRun(path) for path in folder.glob("[0-9]*")), key=lambda run: int(run.folder.name))
+    def _run(self, container: Container) -> ContainerRun:
+        return ContainerRun(self.folder / "containers" / container["name"])
 
-    def _containers(self, *groups: Group) -> list[Container]:
-        return [container for group in groups for container in containers(self.pod, group)]
-
-    def _latest_runs(self) -> list[ContainerRun]:
-        """The latest run of each container that ever ran."""
-        all_containers = self._containers("initContainers", "containers")
-        return [runs[-1] for container in all_containers if (runs := self._runs(container))]
+    def _runs(self, *groups: Group) -> list[ContainerRun]:
+        """The runs of the containers that were started."""
+        runs = [self._run(container) for group in groups for container in containers(self.pod, group)]
+        return [run for run in runs if run.started]
 
     def _start_containers(self) -> None:
         try:
             if self.prepared is None:
-                self.prepared, self.iam_role = self.volumes.prepare(), self.volumes.iam_role()
+                self.context.check()
+                self.prepared = self.volumes.prepare()
             self.volumes.renew_tokens()
-            if self.files_lost:
-                self._record_lost_containers()
-            for container in self._containers("initContainers"):
-                runs = self._runs(container)
-                ended = runs[-1].ended() if runs else None
+            for container in containers(self.pod, "initContainers"):
+                self._start(container)
+                ended = self._run(container).ended()
                 if ended is None or ended.code != 0:
-                    self._start_if_due(container, init=True)
                     return
-            for container in self._containers("containers"):
-                self._start_if_due(container, init=False)
+            for container in containers(self.pod, "containers"):
+                self._start(container)
         except NotReadyError as problem:
             self._retry_later("ContainerCreating", str(problem))
         except UnsupportedError as problem:
@@ -185,38 +160,20 @@ class PodRunner:
         self.problem = (reason, message)
         self.retry_at = time.time() + RETRY_SECONDS
 
-    def _record_lost_containers(self) -> None:
-        for container in self._containers("containers"):
-            folder = self.folder / "containers" / container["name"] / "0"
-            folder.mkdir(parents=True, exist_ok=True)
-            container_run.killed(None).write(folder)
-        self.files_lost = False
-
-    def _start_if_due(self, container: Container, init: bool) -> None:
-        runs = self._runs(container)
-        if runs:
-            ended = runs[-1].ended()
-            if ended is None or not restarts(self.pod, ended, init):
-                return
-            if time.time() < ended.finished + container_run.backoff(len(runs)):
-                return
-        self._start(container, len(runs))
-
-    def _start(self, container: Container, number: int) -> None:
-        if unknown := sorted(container.keys() - SUPPORTED_FIELDS - IGNORED_FIELDS):
-            raise UnsupportedError(f"container {container['name']}: {', '.join(unknown)} is not supported")
-        folder = self.folder / "containers" / container["name"] / str(number)
-        spec = self._spec(container, folder)
-        for needed in (folder, Path(spec.log).parent):
+    def _start(self, container: Container) -> None:
+        """Start the container, unless it was started already."""
+        if (run := self._run(container)).started:
+            return
+        refuse_others(f"container {container['name']}", container.keys(), SUPPORTED_FIELDS | IGNORED_FIELDS)
+        spec = self._spec(container)
+        write(self.folder / "hosts", hosts_file(self.context))
+        for needed in (Path(spec.log).parent, run.folder):
             needed.mkdir(parents=True, exist_ok=True)
-        write(self.folder / "hosts", hosts_file(self.context), 0o644)
-        write(folder / "message", b"", 0o666)
-        container_run.start(folder, spec)
+        container_run.start(run.folder, spec)
         self.machine.log(f"{self._label()}: container {container['name']} starts, log {spec.log}")
 
-    def _spec(self, container: Container, folder: Path) -> ContainerSpec:
+    def _spec(self, container: Container) -> ContainerSpec:
         metadata, hostname = self.pod["metadata"], self.context.hostname
-        role_env, role_token = self.iam_role
         defaults = {
             "HOME": "/root",
             "HOSTNAME": hostname,
@@ -224,23 +181,17 @@ class PodRunner:
             "LANG": "C.UTF-8",
             "AWS_ENDPOINT_URL": self.machine.aws_endpoint,
         }
-        env = {key: value for key, value in defaults.items() if value} | role_env
-        env |= variables(self.context, container)
+        env = {key: value for key, value in defaults.items() if value} | variables(self.context, container)
         mounts = [self._mount(mount) for mount in container.get("volumeMounts") or []]
-        if role_token:
-            mounts.append(Mount(str(role_token.folder), IAM_TOKEN_FOLDER, readonly=True))
-        message = container.get("terminationMessagePath") or "/dev/termination-log"
-        mounts.append(Mount(str(folder / "message"), message, readonly=False))
         mounts.append(Mount(str(self.folder / "hosts"), "/etc/hosts", readonly=False))
         log = self.machine.log_folder(metadata["namespace"], metadata["name"], self.uid)
         context = _security_context(container)
         return ContainerSpec(
             argv=command(container, env),
             env=env,
-            cwd=container.get("workingDir") or "/",
             address=self.context.pod_ip,
-            hostname="" if self.pod["spec"].get("hostNetwork") else hostname,
-            log=str(log / container["name"] / f"{folder.name}.log"),
+            hostname=hostname,
+            log=str(log / f"{container['name']}.log"),
             machine=machine_mounts(),
             mounts=mounts,
             readonly_root=bool(context.get("readOnlyRootFilesystem")),
@@ -249,25 +200,12 @@ class PodRunner:
         )
 
     def _mount(self, mount: VolumeMount) -> Mount:
-        if unknown := sorted(mount.keys() - {"name", "mountPath", "readOnly", "recursiveReadOnly", "subPath"}):
-            raise UnsupportedError(f"volumeMount {mount['name']}: {', '.join(unknown)} is not supported")
+        refuse_others(f"volumeMount {mount['name']}", mount.keys(), {"name", "mountPath", "readOnly"})
         assert self.prepared is not None
         volume = self.prepared[mount["name"]]
-        source = (volume.folder / mount.get("subPath", "")).resolve()
-        # A pod may have put a link to other files of this machine into the volume.
-        if not is_inside(str(source), str(volume.folder.resolve())):
-            raise UnsupportedError(f"volumeMount {mount['name']}: subPath {mount.get('subPath')} leaves the volume")
-        if not source.exists():
-            source.mkdir(parents=True)
-        return Mount(str(source), mount["mountPath"], volume.readonly or bool(mount.get("readOnly")))
+        return Mount(str(volume.folder), mount["mountPath"], volume.readonly or bool(mount.get("readOnly")))
 
     # The end of the pod.
-
-    def _check_deadline(self) -> None:
-        seconds = self.pod["spec"].get("activeDeadlineSeconds")
-        if seconds and time.time() > self._start_time() + seconds:
-            self.deadline_exceeded = True
-            self.signal(signal.SIGKILL)
 
     def _terminate(self, grace: float) -> bool:
         if self.kill_at is None:
@@ -276,7 +214,7 @@ class PodRunner:
         if time.time() > self.kill_at:
             self.signal(signal.SIGKILL)
         self._report()
-        if any(run.ended() is None for run in self._latest_runs()):
+        if any(run.ended() is None for run in self._runs("initContainers", "containers")):
             return False
         delete_now(self.machine.api, self.pod)
         self.machine.log(f"{self._label()}: deleted")
@@ -290,12 +228,11 @@ class PodRunner:
     def _state(self) -> PodState:
         return PodState(
             pod=self.pod,
-            runs={each["name"]: self._runs(each) for each in self._containers("initContainers", "containers")},
+            folder=self.folder / "containers",
             pod_ip=self.context.pod_ip,
             host_ip=self.context.host_ip,
             started=self._start_time(),
-            terminating=self.kill_at is not None or self.deadline_exceeded,
-            deadline_exceeded=self.deadline_exceeded,
+            terminating=self.kill_at is not None,
             problem=self.problem,
         )
 
@@ -330,11 +267,10 @@ class PodRunner:
 def _security_context(container: Container) -> Object:
     """The security context of a container, after a check that this node supports it."""
     context = container.get("securityContext") or {}
-    unknown = sorted(context.keys() - SECURITY_CONTEXT)
+    what = f"container {container['name']}: securityContext"
+    refuse_others(what, context, SECURITY_CONTEXT)
     if (context.get("capabilities") or {}) not in ({}, {"drop": ["ALL"]}):
-        unknown.append("capabilities other than drop: [ALL]")
-    if unknown:
-        raise UnsupportedError(f"container {container['name']}: securityContext: {', '.join(unknown)} is not supported")
+        raise UnsupportedError(f"{what}: capabilities other than drop: [ALL] is not supported")
     return context
 
 

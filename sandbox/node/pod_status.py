@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Literal
 
 from sandbox.cluster.objects import Container, Pod
-from sandbox.node.container_files import ContainerSpec, Ended
-from sandbox.node.container_run import ContainerRun, backoff, tail
+from sandbox.node.container_run import ContainerRun, tail
+from sandbox.node.run_files import ContainerSpec, Ended
 from tools.kubernetes_client import Object, rfc3339
 
 FINAL_PHASES = ("Succeeded", "Failed")
@@ -23,43 +23,35 @@ class PodState:
     """Everything that the status of a pod depends on."""
 
     pod: Pod
-    runs: dict[str, list[ContainerRun]]
+    folder: Path  # of the runs
     pod_ip: str
     host_ip: str
     started: float
     terminating: bool
-    deadline_exceeded: bool
     problem: tuple[str, str] | None
 
-    def latest_runs(self, group: Group) -> list[ContainerRun | None]:
-        """The latest run of each container; None for a container that never ran."""
-        found = (self.runs[container["name"]] for container in containers(self.pod, group))
-        return [runs[-1] if runs else None for runs in found]
+    def run(self, container: Container) -> ContainerRun | None:
+        """The run of a container; None if it was not started."""
+        found = ContainerRun(self.folder / container["name"])
+        return found if found.started else None
+
+    def runs(self, group: Group) -> list[ContainerRun | None]:
+        return [self.run(container) for container in containers(self.pod, group)]
 
 
 def containers(pod: Pod, group: Group) -> list[Container]:
     return pod["spec"].get(group) or []
 
 
-def restarts(pod: Pod, ended: Ended, init: bool) -> bool:
-    """Whether the restart policy asks for another run."""
-    policy = pod["spec"].get("restartPolicy", "Always")
-    return policy != "Never" and (ended.code != 0 or (policy == "Always" and not init))
-
-
 def pod_phase(state: PodState) -> str:
-    init, main = state.latest_runs("initContainers"), state.latest_runs("containers")
-    if any(run and run.ended() is None for run in init + main):
-        return "Running" if any(run and (run.running() or run.ended()) for run in main) else "Pending"
+    init, main = state.runs("initContainers"), state.runs("containers")
     ends = [run.ended() if run else None for run in init + main]
-    never = state.pod["spec"].get("restartPolicy") == "Never"
-    init_failed = never and any(end and end.code != 0 for end in ends[: len(init)])
-    if not state.terminating and not init_failed:
-        if None in ends:
-            return "Pending"
-        if any(end and restarts(state.pod, end, init=False) for end in ends[len(init) :]):
-            return "Running"
-    return "Succeeded" if all(end and end.code == 0 for end in ends) and not state.deadline_exceeded else "Failed"
+    if any(run and end is None for run, end in zip(init + main, ends, strict=True)):
+        return "Running" if any(run and (run.running() or run.ended()) for run in main) else "Pending"
+    init_failed = any(end and end.code for end in ends[: len(init)])
+    if None in ends and not init_failed and not state.terminating:
+        return "Pending"
+    return "Succeeded" if all(end and end.code == 0 for end in ends) else "Failed"
 
 
 def pod_status(state: PodState, previous: Object) -> Object:
@@ -80,7 +72,7 @@ def pod_status(state: PodState, previous: Object) -> Object:
         "ContainersReady": not_ready if unready or final else None,
         "Ready": not_ready if unready or final else None,
     }
-    status: Object = {
+    return {
         "phase": phase,
         "hostIP": state.host_ip,
         "hostIPs": [{"ip": state.host_ip}],
@@ -91,9 +83,6 @@ def pod_status(state: PodState, previous: Object) -> Object:
         "containerStatuses": main,
         "conditions": [_condition(kind, reason, previous) for kind, reason in why_false.items()],
     }
-    if state.deadline_exceeded:
-        status |= _reason("DeadlineExceeded", "the pod ran longer than activeDeadlineSeconds")
-    return status
 
 
 def _reason(reason: str | None, message: str | None) -> Object:
@@ -109,17 +98,11 @@ def _condition(kind: str, why_false: Object | None, previous: Object) -> Object:
 
 
 def _container_status(state: PodState, container: Container, init: bool) -> Object:
-    runs = state.runs[container["name"]]
-    run = runs[-1] if runs else None
+    run = state.run(container)
     ended = run.ended() if run else None
     running = run.running() if run and not ended else None
-    last = _terminated(container, runs[-2]) if len(runs) > 1 else None
     if run and ended:
-        now = {"terminated": _terminated(container, run)}
-        if not state.terminating and restarts(state.pod, ended, init):
-            last = now["terminated"]
-            wait = f"back-off {backoff(len(runs)):g}s restarting failed container={container['name']}"
-            now = {"waiting": _reason("CrashLoopBackOff", wait)}
+        now = {"terminated": _terminated(container, run, ended)}
     elif running:
         now = {"running": {"startedAt": rfc3339(running.started)}}
     else:
@@ -131,17 +114,15 @@ def _container_status(state: PodState, container: Container, init: bool) -> Obje
         "image": container["image"],
         "imageID": "",
         "state": removed | now,
-        "lastState": removed | ({"terminated": last} if last else {}),
+        "lastState": {},
         "ready": bool(ended and ended.code == 0) if init else bool(running),
         "started": bool(running),
-        "restartCount": max(len(runs) - 1, 0),
+        "restartCount": 0,
     }
     return status | ({"containerID": f"process://{running.pid}"} if running else {})
 
 
-def _terminated(container: Container, run: ContainerRun) -> Object:
-    ended = run.ended()
-    assert ended is not None
+def _terminated(container: Container, run: ContainerRun, ended: Ended) -> Object:
     state: Object = {
         "exitCode": ended.code,
         "reason": "StartError" if ended.error else "Completed" if ended.code == 0 else "Error",
@@ -155,11 +136,8 @@ def _terminated(container: Container, run: ContainerRun) -> Object:
 
 
 def _message(container: Container, run: ContainerRun, code: int) -> str:
-    """The termination message: the message file of the container, or the end of its log if the policy says so."""
+    """The end of the log of a failed container, if its policy says so."""
     spec = ContainerSpec.read(run.folder)
-    if spec is None:
+    if spec is None or code == 0 or container.get("terminationMessagePolicy") != _FALLBACK:
         return ""
-    written = (run.folder / "message").read_bytes()[:4096].decode(errors="replace")
-    if written or code == 0 or container.get("terminationMessagePolicy") != _FALLBACK:
-        return written
     return "\n".join(tail(Path(spec.log), _MESSAGE_BYTES).splitlines()[-_MESSAGE_LINES:])

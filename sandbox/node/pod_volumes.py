@@ -7,18 +7,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandbox.node.pod_context import NotReadyError, PodContext, UnsupportedError
-from tools.kubernetes_client import (
-    CONFIG_MAP,
-    PERSISTENT_VOLUME,
-    PERSISTENT_VOLUME_CLAIM,
-    SECRET,
-    SERVICE_ACCOUNT,
-    Object,
-)
+from sandbox.node.pod_context import NotReadyError, PodContext, UnsupportedError, refuse_others
+from tools.kubernetes_client import CONFIG_MAP, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, SERVICE_ACCOUNT, Object
 
-IAM_ROLE = "eks.amazonaws.com/role-arn"
-IAM_TOKEN_FOLDER = "/var/run/secrets/eks.amazonaws.com/serviceaccount"
 _TOKEN_SECONDS = 3600
 
 
@@ -57,51 +48,36 @@ class PodVolumes:
             self.tokens.remove(token)
 
     def _volume(self, volume: Object) -> Volume:
-        folder = self.folder / volume["name"]
-        kinds = sorted(volume.keys() - {"name"})
-        source = volume[kinds[0]] if kinds else {}
-        match kinds:
-            case ["persistentVolumeClaim"]:
-                return self._claimed(source)
-            case [] | ["emptyDir"]:
-                folder.mkdir(parents=True, exist_ok=True)
-                return Volume(folder, False)
-            case ["projected"]:
-                for part in source.get("sources") or []:
-                    self._write_source(folder, part, source.get("defaultMode"))
-            case ["configMap"] | ["secret"] | ["downwardAPI"]:
-                self._write_source(folder, volume, source.get("defaultMode"))
-            case _:
-                raise UnsupportedError(f"volume {volume['name']}: {', '.join(kinds)} is not supported")
-        return Volume(folder, True)
-
-    def _write_source(self, folder: Path, source: Object, mode: int | None) -> None:
+        name, folder = volume["name"], self.folder / volume["name"]
+        refuse_others(f"volume {name}", volume, {"name", "configMap", "emptyDir", "persistentVolumeClaim", "projected"})
+        if "persistentVolumeClaim" in volume:
+            return self._claimed(volume["persistentVolumeClaim"])
         folder.mkdir(parents=True, exist_ok=True)
-        for kind, given in source.items():
-            match kind:
-                case "name":
-                    continue
-                case "serviceAccountToken":
-                    self._token(folder / given["path"], given)
-                    continue
-                case "downwardAPI":
-                    items = given.get("items") or []
-                    files = {i["path"]: self.context.field(i["fieldRef"]["fieldPath"]).encode() for i in items}
-                    modes = {i["path"]: i.get("mode") for i in items}
-                case "configMap" | "secret":
-                    object_kind = CONFIG_MAP if kind == "configMap" else SECRET
-                    name = given.get("name") or given["secretName"]
-                    found = self.context.entries(object_kind, name, bool(given.get("optional")))
-                    items = given.get("items") or [{"key": key, "path": key} for key in found]
-                    missing = [i["key"] for i in items if i["key"] not in found]
-                    if missing and not given.get("optional"):
-                        raise NotReadyError(f"{object_kind.kind} {name} has no key {missing[0]}")
-                    files = {i["path"]: found[i["key"]] for i in items if i["key"] in found}
-                    modes = {i["path"]: i.get("mode") for i in items}
-                case _:
-                    raise UnsupportedError(f"volume source {kind} is not supported")
-            for path, data in files.items():
-                write(folder / path, data, modes[path] or mode or 0o644)
+        if "configMap" in volume:
+            self._write(folder, self._config_map(volume["configMap"]))
+        for source in volume.get("projected", {}).get("sources") or []:
+            refuse_others(f"volume {name}", source, {"configMap", "downwardAPI", "serviceAccountToken"})
+            if "serviceAccountToken" in source:
+                self._token(folder / source["serviceAccountToken"]["path"], source["serviceAccountToken"])
+            if "configMap" in source:
+                self._write(folder, self._config_map(source["configMap"]))
+            items = source.get("downwardAPI", {}).get("items") or []
+            self._write(folder, {i["path"]: self.context.field(i["fieldRef"]["fieldPath"]).encode() for i in items})
+        return Volume(folder, "emptyDir" not in volume)
+
+    def _config_map(self, source: Object) -> dict[str, bytes]:
+        """The files of a ConfigMap by their path in the volume."""
+        refuse_others("configMap", source, {"name", "items", "defaultMode"})
+        found = self.context.entries(CONFIG_MAP, source["name"])
+        items = source.get("items") or [{"key": key, "path": key} for key in found]
+        refuse_others("configMap: items", {key for item in items for key in item}, {"key", "path"})
+        if missing := [item["key"] for item in items if item["key"] not in found]:
+            raise NotReadyError(f"ConfigMap {source['name']} has no key {missing[0]}")
+        return {item["path"]: found[item["key"]] for item in items}
+
+    def _write(self, folder: Path, files: dict[str, bytes]) -> None:
+        for path, data in files.items():
+            write(folder / path, data)
 
     def _token(self, path: Path, source: Object) -> None:
         metadata = self.context.pod["metadata"]
@@ -113,10 +89,11 @@ class PodVolumes:
         account = SERVICE_ACCOUNT.path(metadata["namespace"], self.context.service_account, "token")
         request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
         answer = self.context.api.request("POST", account, request)
-        write(path, answer["status"]["token"].encode(), 0o644)
+        write(path, answer["status"]["token"].encode())
         self.tokens.append(Token(path, source, time.time() + 0.8 * seconds))
 
     def _claimed(self, source: Object) -> Volume:
+        refuse_others("persistentVolumeClaim", source, {"claimName"})
         namespace, name = self.context.pod["metadata"]["namespace"], source["claimName"]
         claim = self.context.api.find(PERSISTENT_VOLUME_CLAIM, namespace, name)
         if claim is None or claim.get("status", {}).get("phase") != "Bound":
@@ -124,47 +101,30 @@ class PodVolumes:
         volume = self.context.api.get(PERSISTENT_VOLUME, "", claim["spec"]["volumeName"])
         folder = self.shared / file_system_folder(volume)
         folder.mkdir(parents=True, exist_ok=True)
-        return Volume(folder, bool(source.get("readOnly")))
-
-    def iam_role(self) -> tuple[dict[str, str], Volume | None]:
-        """What EKS adds to a pod if its service account has an IAM role: two variables and a token."""
-        namespace = self.context.pod["metadata"]["namespace"]
-        account = self.context.api.find(SERVICE_ACCOUNT, namespace, self.context.service_account) or {"metadata": {}}
-        role = account["metadata"].get("annotations", {}).get(IAM_ROLE)
-        if not role:
-            return {}, None
-        folder = self.folder / "aws-iam-token"
-        self._token(folder / "token", {"audience": "sts.amazonaws.com", "expirationSeconds": 86400})
-        env = {"AWS_ROLE_ARN": role, "AWS_WEB_IDENTITY_TOKEN_FILE": f"{IAM_TOKEN_FOLDER}/token"}
-        return env, Volume(folder, True)
+        return Volume(folder, False)
 
 
 def file_system_folder(volume: Object) -> str:
-    """The folder of a persistent volume: its EFS id and the path in the file system."""
+    """The folder of a persistent volume: the ID of the file system, and of the access point if it has one."""
     spec = volume["spec"]
-    if "nfs" in spec:
-        server, path = spec["nfs"]["server"], spec["nfs"].get("path", "/")
-    elif spec.get("csi", {}).get("driver") == "efs.csi.aws.com":
-        server, _, path = spec["csi"]["volumeHandle"].replace("::", ":").partition(":")
-    else:
-        name = volume["metadata"]["name"]
-        raise UnsupportedError(f"PersistentVolume {name}: only nfs and the EFS CSI driver are supported")
-    found = re.match(r"fs-[0-9a-f]+", server)
-    parts = [part for part in re.split(r"[/:]+", path) if part not in ("", ".", "..")]
-    return "/".join([found[0] if found else server, *parts])
+    if spec.get("nfs", {}).get("path") == "/":
+        return str(spec["nfs"]["server"].partition(".")[0])
+    csi = spec.get("csi", {})
+    if csi.get("driver") == "efs.csi.aws.com" and re.fullmatch(r"fs-\w+::fsap-\w+", csi["volumeHandle"]):
+        return str(csi["volumeHandle"].replace("::", "/"))
+    name = volume["metadata"]["name"]
+    raise UnsupportedError(f"PersistentVolume {name}: only nfs with the path / and the EFS CSI driver are supported")
 
 
-def write(path: Path, data: bytes, mode: int) -> None:
+def write(path: Path, data: bytes) -> None:
     """Replace the file in one step, so that no reader sees half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.new")
     draft.write_bytes(data)
-    draft.chmod(mode)
+    draft.chmod(0o644)
     draft.replace(path)
 
 
 def hosts_file(context: PodContext) -> bytes:
     """/etc/hosts as a kubelet writes it, so that a pod can resolve its own name."""
-    lines = ["127.0.0.1 localhost", f"{context.pod_ip} {context.hostname}"]
-    lines += [f"{alias['ip']} {' '.join(alias['hostnames'])}" for alias in context.pod["spec"].get("hostAliases") or []]
-    return ("\n".join(lines) + "\n").encode()
+    return f"127.0.0.1 localhost\n{context.pod_ip} {context.hostname}\n".encode()

@@ -16,8 +16,8 @@ from collections.abc import Collection
 from pathlib import Path
 
 from sandbox.node import bind_filter
-from sandbox.node.container_files import ContainerSpec, Ended, Mount, Running
-from sandbox.node.machine_files import is_in_system, is_inside
+from sandbox.node.run_files import ContainerSpec, Ended, Mount, Running
+from sandbox.node.visible_files import is_in_system, is_inside
 
 _CLONE_NEWNS, _CLONE_NEWUTS, _CLONE_NEWIPC = 0x20000, 0x4000000, 0x8000000
 _CLONE_NEWUSER, _CLONE_NEWPID = 0x10000000, 0x20000000
@@ -190,8 +190,7 @@ def _execute(spec: ContainerSpec, folder: Path, watcher: socket.socket) -> None:
     """In the child process: become the container's program. Returns only if that fails."""
     try:
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if spec.hostname:
-            socket.sethostname(spec.hostname)
+        socket.sethostname(spec.hostname)
         root = folder / "root"
         root.mkdir(exist_ok=True)
         log = os.open(spec.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -199,7 +198,6 @@ def _execute(spec: ContainerSpec, folder: Path, watcher: socket.socket) -> None:
         enter_root(root, spec)
         # Only now: the new user namespace has reset this.
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        os.chdir(spec.cwd)
         for number, descriptor in ((0, null), (1, log), (2, log)):
             os.dup2(descriptor, number)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):

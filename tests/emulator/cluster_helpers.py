@@ -46,10 +46,10 @@ class NodeProcess:
         self.process.kill() if kill else self.process.terminate()
         self.process.wait(60)
 
-    def log(self, pod: Object, container: str, run: int = 0) -> str:
+    def log(self, pod: Object, container: str) -> str:
         metadata = pod["metadata"]
         folder = f"{metadata['namespace']}_{metadata['name']}_{metadata['uid']}"
-        return (self.root / "logs" / folder / container / f"{run}.log").read_text()
+        return (self.root / "logs" / folder / f"{container}.log").read_text()
 
 
 def job(name: str, namespace: str, script: str, **spec: object) -> Object:

@@ -80,7 +80,7 @@ class Training:
 
     def log(self, uid: str) -> str:
         """The log of a trainer, which remains after its pod is deleted."""
-        (log,) = self.workers.glob(f"logs/*_{uid}/trainer/0.log")
+        (log,) = self.workers.glob(f"logs/*_{uid}/trainer.log")
         return log.read_text(errors="replace")
 
     def kill_launcher(self, trainer: int) -> None:

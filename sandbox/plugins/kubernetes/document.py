@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sandbox.node import pod_runner
+from sandbox.node import pod_context, pod_runner
 from sandbox.paths import CHECKOUT
 from sandbox.plugins.kubernetes import awaits, kinds, provider
 
@@ -25,6 +25,8 @@ def page() -> str:
         settings=" and ".join(f"`{name}`" for name in provider.SETTINGS),
         annotations=" and ".join(f"`{name}`" for name in awaits.ANNOTATIONS),
         kinds="\n".join(f"| {kind} | {condition} | {fields} |" for kind, condition, fields in rows),
+        pod_fields=", ".join(sorted(pod_context.POD_FIELDS - {"restartPolicy", "securityContext"})),
+        ignored_pod_fields=", ".join(sorted(pod_context.IGNORED_POD_FIELDS)),
         container_fields=", ".join(sorted(pod_runner.SUPPORTED_FIELDS - {"name", "securityContext"})),
         ignored_fields=", ".join(sorted(pod_runner.IGNORED_FIELDS)),
         security_context=", ".join(sorted(pod_runner.SECURITY_CONTEXT)),

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from sandbox.paths import CHECKOUT
-from tests.emulator.cluster_helpers import NodeProcess, eventually
-from tests.emulator.node.pods import create, pod, run_to_end, waiting_message
+from tests.emulator.cluster_helpers import NodeProcess
+from tests.emulator.node.pods import pod, run_to_end
 from tools.kubernetes_client import Api, Object
 
 SECRET = "aws_secret_access_key = planted-by-a-test"
@@ -109,14 +109,3 @@ def test_a_pod_cannot_reach_credentials(
     assert log == "tried 11\n"
     assert done["status"]["phase"] == "Succeeded"
     assert [file.read_text() for file in planted] == [SECRET, SECRET]
-
-
-def test_a_link_in_a_volume_is_not_mounted(api: Api, node: NodeProcess, namespace: str, planted: list[Path]) -> None:
-    script = f"ln -s {planted[0].parent} /w/link"
-    manifest = pod("link", "ls -a /stolen", volumeMounts=[{"name": "w", "mountPath": "/stolen", "subPath": "link"}])
-    manifest["spec"]["volumes"] = [{"name": "w", "emptyDir": {}}]
-    mounts = [{"name": "w", "mountPath": "/w"}]
-    first = {"name": "first", "image": "busybox", "command": ["sh", "-c", script], "volumeMounts": mounts}
-    manifest["spec"]["initContainers"] = [first]
-    create(api, namespace, manifest)
-    eventually(lambda: "subPath link leaves the volume" in waiting_message(api, namespace, "link"))

@@ -9,7 +9,7 @@ import os
 import sys
 from pathlib import Path
 
-from sandbox.node.container_files import Mount
+from sandbox.node.run_files import Mount
 from sandbox.paths import CHECKOUT
 
 _ETC = (

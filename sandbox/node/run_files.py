@@ -28,7 +28,6 @@ class ContainerSpec:
 
     argv: list[str]
     env: dict[str, str]
-    cwd: str
     address: str
     hostname: str
     log: str
