@@ -281,12 +281,12 @@ def _plugins_are_current(sandbox: Sandbox) -> bool:
 
 def _install_plugins(sandbox: Sandbox) -> list[str]:
     """Returns the former providers that were replaced: an official by an emulated one, or the other way round."""
-    if _plugins_are_current(sandbox):
+    current = _plugins_are_current(sandbox)
+    with step("choosing the provider plugins") as shown:
+        plugins = choice.found(os.environ) if current else choice.choose(sandbox.engine.environment, os.environ)
+        shown.note(choice.described(plugins))
+    if current:
         return []
-    with step("looking for the official provider plugins") as shown:
-        plugins = choice.choose(sandbox.engine.environment, os.environ)
-        emulated = [plugin.name for plugin in plugins if plugin.emulated]
-        shown.note(f"not found: using the emulated {' and '.join(emulated)} provider" if emulated else "found")
     before = choice.installed(PULUMI_HOME)
     shutil.rmtree(PULUMI_HOME / "plugins", ignore_errors=True)
     choice.install(plugins, PULUMI_HOME, sandbox.aws.python)

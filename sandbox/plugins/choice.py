@@ -43,13 +43,23 @@ def choose(environment: Mapping[str, str], user: Mapping[str, str]) -> list[Plug
     ]
     for download in downloads:
         _await(download)
+    return found(user)
+
+
+def found(user: Mapping[str, str]) -> list[Plugin]:
+    """The same choice without a download."""
     return [Plugin(name, version, _find(name, version, user)) for name, version in _versions().items()]
+
+
+def described(plugins: list[Plugin]) -> str:
+    """The plugins for the user, such as `aws 7.51.1 (official), kubernetes 4.34.2 (emulated)`."""
+    return ", ".join(f"{each.name} {each.version} ({'emulated' if each.emulated else 'official'})" for each in plugins)
 
 
 def installed(home: Path) -> dict[str, bool]:
     """The plugins in this home: whether each one is the emulated provider."""
-    found = (home / "plugins").glob("resource-*/pulumi-resource-*")
-    return {file.name.removeprefix("pulumi-resource-"): not file.is_symlink() for file in found}
+    files = (home / "plugins").glob("resource-*/pulumi-resource-*")
+    return {file.name.removeprefix("pulumi-resource-"): not file.is_symlink() for file in files}
 
 
 def is_current(home: Path, user: Mapping[str, str]) -> bool:

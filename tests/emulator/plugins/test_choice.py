@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from importlib import metadata
@@ -105,7 +106,7 @@ def test_official_plugin_is_current_until_it_is_deleted(engine: Path, tmp_path: 
 
 
 def test_sandbox_starts_over_when_another_kind_of_plugin_is_found(
-    engine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "state").mkdir()
     environment = {"PATH": f"{engine.parent}:{os.environ['PATH']}"}
@@ -125,7 +126,9 @@ def test_sandbox_starts_over_when_another_kind_of_plugin_is_found(
     changed = commands._install_plugins(sandbox)
     reason = commands._reason_to_start_over(sandbox, running, changed)
     assert reason == "the stacks were created with the emulated aws provider"
+    capsys.readouterr()
     assert commands._install_plugins(sandbox) == []
+    assert re.search(r"aws [\d.]+ \(official\), kubernetes [\d.]+ \(emulated\)", capsys.readouterr().out)
 
 
 def test_installed_emulated_provider_has_the_version_of_the_sdk(cached: None, tmp_path: Path) -> None:
