@@ -128,7 +128,7 @@ def test_a_harmless_change(project: Project) -> None:
 
 def test_a_change_that_replaces_the_file_system(project: Project) -> None:
     code, comment = project.preview(
-        "infra/storage.py", ('throughput_mode="elastic",', 'throughput_mode="elastic", performance_mode="maxIO",')
+        "infra/storage.py", ('throughput_mode="elastic",', 'throughput_mode="elastic", creation_token="another",')
     )
     assert code == 0, comment
     assert above_the_diff(comment) == expected("replaces-efs.md")

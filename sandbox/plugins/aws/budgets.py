@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import datetime
 from typing import Any
 
 from sandbox.plugins.aws.cloud import Cloud, pairs, plain, unpaired
 from sandbox.plugins.aws.props import COMPUTED, REPLACES, REQUIRED, blocks, number, ordered, text, texts
-from sandbox.plugins.aws.rows import TAGS, Autoname, Checked, Row, tag_changes, unset
+from sandbox.plugins.aws.rows import TAGS, Autoname, Checked, Row, tag_changes
 from sandbox.plugins.wire import State
 
 NOTIFICATION = ("comparisonOperator", "notificationType", "threshold", "thresholdType")
@@ -68,7 +67,6 @@ def _read(cloud: Cloud, identity: str, before: Checked) -> State:
         emails = [one["Address"] for one in answer["Subscribers"] if one["SubscriptionType"] == "EMAIL"]
         notifications.append({**plain(asked), "subscriberEmailAddresses": emails})
     arn = _arn(cloud, identity)
-    period = found["TimePeriod"]
     return {
         **plain(found),
         "accountId": parts["AccountId"],
@@ -78,14 +76,8 @@ def _read(cloud: Cloud, identity: str, before: Checked) -> State:
         "limitUnit": found["BudgetLimit"]["Unit"],
         "costFilters": [{"name": key, "values": values} for key, values in found.get("CostFilters", {}).items()],
         "notifications": notifications,
-        "timePeriodStart": _moment(period["Start"]),
-        "timePeriodEnd": _moment(period["End"]),
         "tagsAll": unpaired(cloud("budgets:ListTagsForResource", ResourceARN=arn)["ResourceTags"]),
     }
-
-
-def _moment(value: datetime.datetime) -> str:
-    return value.astimezone(datetime.timezone.utc).strftime("%Y-%m-%d_%H:%M")
 
 
 def _update(cloud: Cloud, identity: str, have: Checked, want: Checked, changed: frozenset[str]) -> None:
@@ -137,9 +129,8 @@ ROWS = [
             ),
             **TAGS,
         },
-        outputs=["arn", "namePrefix", "timePeriodStart", "timePeriodEnd", "costTypes", "billingViewArn"],
-        unset=unset("metrics", lists="plannedLimits"),
-        autoname=Autoname(limit=100),
+        outputs=["arn"],
+        autoname=Autoname(),
         create=_create,
         read=_read,
         update=_update,

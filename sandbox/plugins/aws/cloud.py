@@ -9,7 +9,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, TypeVar
 from urllib.parse import urlparse
@@ -49,6 +49,7 @@ class ProviderSettings:
     endpoints: Mapping[str, str]
     default_tags: Mapping[str, str]
     s3_path_style: bool
+    knows_account: bool
 
 
 def read_settings(given: State) -> ProviderSettings:
@@ -84,6 +85,7 @@ def read_settings(given: State) -> ProviderSettings:
         endpoints=endpoints,
         default_tags=tags,
         s3_path_style=bool(values.get("s3UsePathStyle")),
+        knows_account=not values.get("skipRequestingAccountId"),
     )
 
 
@@ -100,7 +102,7 @@ class Cloud:
 
     settings: ProviderSettings
     stopping: threading.Event = field(default_factory=threading.Event)
-    clients: dict[tuple[str, str], Any] = field(default_factory=dict)
+    clients: dict[str, Any] = field(default_factory=dict)
     facts: dict[str, str] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -108,20 +110,15 @@ class Cloud:
     def region(self) -> str:
         return self.settings.region
 
-    def within(self, region: str | None) -> Cloud:
-        """The same account in another region."""
-        return replace(self, settings=replace(self.settings, region=region)) if region else self
-
     def client(self, service: str) -> Any:
         if service not in self.settings.endpoints:
             raise ProviderError(
                 f"aws:endpoints has no {service!r}: the emulated AWS provider only connects to this machine"
             )
         with self.lock:
-            key = (service, self.region)
-            if key not in self.clients:
+            if service not in self.clients:
                 style = {"addressing_style": "path" if self.settings.s3_path_style else "auto"}
-                self.clients[key] = _session().create_client(
+                self.clients[service] = _session().create_client(
                     BOTOCORE_NAMES.get(service, service),
                     region_name=self.region,
                     endpoint_url=self.settings.endpoints[service],
@@ -136,7 +133,7 @@ class Cloud:
                         retries={"mode": "standard", "total_max_attempts": 4},
                     ),
                 )
-            return self.clients[key]
+            return self.clients[service]
 
     def __call__(self, action: str, want: Mapping[str, Any] | None = None, /, **parameters: Any) -> Any:
         """Call an action by its IAM name. Members of `want` that the service's model knows become parameters."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -21,21 +20,17 @@ from sandbox.plugins.aws.props import (
     flag,
     mapping,
     number,
-    policy,
     text,
     texts,
 )
 from sandbox.plugins.aws.rows import (
-    REGION,
     TAGS,
     Autoname,
     Checked,
     Row,
-    at_most_one,
     exactly_one,
     status,
     tag_changes,
-    unset,
 )
 from sandbox.plugins.servicer import ProviderError
 from sandbox.plugins.wire import State
@@ -59,7 +54,7 @@ def _arn(cloud: Cloud, kind: str, identity: str) -> str:
 
 # VPC
 
-VPC_ATTRIBUTES = ("enableDnsSupport", "enableDnsHostnames", "enableNetworkAddressUsageMetrics")
+VPC_ATTRIBUTES = ("enableDnsSupport", "enableDnsHostnames")
 
 
 def _create_vpc(cloud: Cloud, want: Checked) -> str:
@@ -73,21 +68,7 @@ def _read_vpc(cloud: Cloud, identity: str, before: Checked) -> State:
         upper = name[0].upper() + name[1:]
         answer = cloud("ec2:DescribeVpcAttribute", VpcId=identity, Attribute=name)
         state[name] = answer.get(upper, {}).get("Value", False)
-    in_vpc = {"Name": "vpc-id", "Values": [identity]}
-
-    def its(action: str, key: str, name: str, value: str) -> Mapping[str, Any]:
-        return first(cloud(action, Filters=[in_vpc, {"Name": name, "Values": [value]}])[key])
-
-    main = its("ec2:DescribeRouteTables", "RouteTables", "association.main", "true").get("RouteTableId")
-    return state | {
-        "ownerId": vpc.get("OwnerId") or cloud.account(),
-        "mainRouteTableId": main,
-        "defaultRouteTableId": main,
-        "defaultNetworkAclId": its("ec2:DescribeNetworkAcls", "NetworkAcls", "default", "true").get("NetworkAclId"),
-        "defaultSecurityGroupId": its("ec2:DescribeSecurityGroups", "SecurityGroups", "group-name", "default").get(
-            "GroupId"
-        ),
-    }
+    return state
 
 
 def _update_vpc(cloud: Cloud, identity: str, have: Checked, want: Checked, changed: frozenset[str]) -> None:
@@ -95,14 +76,7 @@ def _update_vpc(cloud: Cloud, identity: str, have: Checked, want: Checked, chang
         if name in changed:
             upper = name[0].upper() + name[1:]
             cloud("ec2:ModifyVpcAttribute", VpcId=identity, **{upper: {"Value": want[name]}})
-    if "instanceTenancy" in changed:
-        cloud("ec2:ModifyVpcTenancy", VpcId=identity, InstanceTenancy=want["instanceTenancy"])
     _retag(cloud, identity, have, want, changed)
-
-
-def _tenancy_forces(state: Checked, want: Checked) -> list[str]:
-    """AWS changes a dedicated VPC to the default tenancy, but not the other way."""
-    return ["instanceTenancy"] if want.get("instanceTenancy") == "dedicated" else []
 
 
 # Internet gateway
@@ -118,7 +92,6 @@ def _read_gateway(cloud: Cloud, identity: str, before: Checked) -> State:
     attached = first(gateway.get("Attachments"))
     return {
         "arn": _arn(cloud, "internet-gateway", identity),
-        "ownerId": gateway.get("OwnerId") or cloud.account(),
         "vpcId": attached.get("VpcId"),
         "tagsAll": unpaired(gateway.get("Tags")),
     }
@@ -144,8 +117,6 @@ def _delete_gateway(cloud: Cloud, identity: str, state: Checked) -> None:
 
 # Subnet
 
-SUBNET_FLAGS = ("mapPublicIpOnLaunch", "assignIpv6AddressOnCreation")
-
 
 def _create_subnet(cloud: Cloud, want: Checked) -> str:
     return str(cloud("ec2:CreateSubnet", want, TagSpecifications=_tagged("subnet", want))["Subnet"]["SubnetId"])
@@ -153,21 +124,13 @@ def _create_subnet(cloud: Cloud, want: Checked) -> str:
 
 def _read_subnet(cloud: Cloud, identity: str, before: Checked) -> State:
     subnet = only(cloud("ec2:DescribeSubnets", SubnetIds=[identity])["Subnets"])
-    answered = plain(subnet)
-    return {
-        **answered,
-        "arn": subnet.get("SubnetArn") or _arn(cloud, "subnet", identity),
-        "ownerId": subnet.get("OwnerId") or cloud.account(),
-        "privateDnsHostnameTypeOnLaunch": answered.get("privateDnsNameOptionsOnLaunch", {}).get("hostnameType"),
-        "tagsAll": unpaired(subnet.get("Tags")),
-    }
+    return {**plain(subnet), "arn": _arn(cloud, "subnet", identity), "tagsAll": unpaired(subnet.get("Tags"))}
 
 
 def _update_subnet(cloud: Cloud, identity: str, have: Checked, want: Checked, changed: frozenset[str]) -> None:
-    for name in SUBNET_FLAGS:
-        if name in changed:
-            upper = name[0].upper() + name[1:]
-            cloud("ec2:ModifySubnetAttribute", SubnetId=identity, **{upper: {"Value": want[name]}})
+    if "mapPublicIpOnLaunch" in changed:
+        value = {"Value": want["mapPublicIpOnLaunch"]}
+        cloud("ec2:ModifySubnetAttribute", SubnetId=identity, MapPublicIpOnLaunch=value)
     _retag(cloud, identity, have, want, changed)
 
 
@@ -178,20 +141,7 @@ def _read_table(cloud: Cloud, identity: str, before: Checked) -> State:
     table = only(cloud("ec2:DescribeRouteTables", RouteTableIds=[identity])["RouteTables"])
     return {
         "arn": _arn(cloud, "route-table", identity),
-        "ownerId": table.get("OwnerId") or cloud.account(),
         "vpcId": table["VpcId"],
-        "propagatingVgws": [each["GatewayId"] for each in table.get("PropagatingVgws", [])],
-        "routes": [
-            {
-                "cidrBlock": route.get("DestinationCidrBlock", ""),
-                "ipv6CidrBlock": route.get("DestinationIpv6CidrBlock", ""),
-                "destinationPrefixListId": route.get("DestinationPrefixListId", ""),
-                "gatewayId": route.get("GatewayId", ""),
-                "natGatewayId": route.get("NatGatewayId", ""),
-            }
-            for route in table.get("Routes", [])
-            if route.get("GatewayId") != "local" and not route.get("GatewayId", "").startswith("vpce-")
-        ],
         "tagsAll": unpaired(table.get("Tags")),
     }
 
@@ -241,12 +191,12 @@ def _associate(cloud: Cloud, want: Checked) -> str:
 
 
 def _read_association(cloud: Cloud, identity: str, before: Checked) -> State:
-    """Find it by its subnet or gateway: its id changes when the route table is replaced."""
-    target = before.get("subnetId") or before.get("gatewayId") or identity.split("/")[0]
-    name = "association.gateway-id" if target.startswith("igw-") else "association.subnet-id"
-    tables = cloud("ec2:DescribeRouteTables", Filters=[{"Name": name, "Values": [target]}])["RouteTables"]
+    """Find it by its subnet: its id changes when the route table is replaced."""
+    subnet = before.get("subnetId") or identity.split("/")[0]
+    filters = [{"Name": "association.subnet-id", "Values": [subnet]}]
+    tables = cloud("ec2:DescribeRouteTables", Filters=filters)["RouteTables"]
     every = (each for table in tables for each in table.get("Associations", []))
-    found: Checked = plain(only(each for each in every if target in (each.get("SubnetId"), each.get("GatewayId"))))
+    found: Checked = plain(only(each for each in every if each.get("SubnetId") == subnet))
     return found
 
 
@@ -277,11 +227,6 @@ def _read_address(cloud: Cloud, identity: str, before: Checked) -> State:
     return {
         **plain(address),
         "arn": _arn(cloud, "elastic-ip", identity),
-        "instance": address.get("InstanceId"),
-        "networkInterface": address.get("NetworkInterfaceId"),
-        "privateIp": address.get("PrivateIpAddress"),
-        "networkBorderGroup": address.get("NetworkBorderGroup") or cloud.region,
-        "publicDns": f"ec2-{address['PublicIp'].replace('.', '-')}.{cloud.region}.compute.{cloud.dns_suffix}",
         "tagsAll": unpaired(address.get("Tags")),
     }
 
@@ -307,14 +252,8 @@ def _read_nat(cloud: Cloud, identity: str, before: Checked) -> State:
     if nat["State"] == "deleted":
         raise GoneError
     return {
-        "autoProvisionZones": "",
         **plain(nat),
         **plain(first(nat.get("NatGatewayAddresses"))),
-        "availabilityMode": nat.get("AvailabilityMode") or "zonal",
-        "regionalNatGatewayAddresses": [],
-        "secondaryAllocationIds": [],
-        "secondaryPrivateIpAddresses": [],
-        "secondaryPrivateIpAddressCount": 0,
         "tagsAll": unpaired(nat.get("Tags")),
     }
 
@@ -324,47 +263,27 @@ def _read_nat(cloud: Cloud, identity: str, before: Checked) -> State:
 
 def _create_endpoint(cloud: Cloud, want: Checked) -> str:
     tags = _tagged("vpc-endpoint", want)
-    answer = cloud("ec2:CreateVpcEndpoint", want | _document(want), PrivateDnsEnabled=False, TagSpecifications=tags)
+    answer = cloud("ec2:CreateVpcEndpoint", want, VpcEndpointType="Gateway", TagSpecifications=tags)
     return str(answer["VpcEndpoint"]["VpcEndpointId"])
-
-
-def _document(want: Checked) -> State:
-    return {"policyDocument": want["policy"]} if want.get("policy") else {}
 
 
 def _read_endpoint(cloud: Cloud, identity: str, before: Checked) -> State:
     endpoint = only(cloud("ec2:DescribeVpcEndpoints", VpcEndpointIds=[identity])["VpcEndpoints"])
     if endpoint["State"] == "deleted":
         raise GoneError
-    names = [{"Name": "prefix-list-name", "Values": [endpoint["ServiceName"]]}]
-    prefix = first(cloud("ec2:DescribePrefixLists", Filters=names)["PrefixLists"])
     return {
         **plain(endpoint),
         "arn": _arn(cloud, "vpc-endpoint", identity),
-        "ownerId": endpoint.get("OwnerId") or cloud.account(),
-        "policy": endpoint.get("PolicyDocument"),
-        "prefixListId": prefix.get("PrefixListId"),
-        "cidrBlocks": prefix.get("Cidrs", []),
-        "securityGroupIds": [each["GroupId"] for each in endpoint.get("Groups", [])],
-        "serviceRegion": endpoint.get("ServiceRegion") or cloud.region,
-        "dnsEntries": plain(endpoint.get("DnsEntries") or []),
-        "networkInterfaceIds": endpoint.get("NetworkInterfaceIds") or [],
-        "subnetConfigurations": [],
-        "requesterManaged": bool(endpoint.get("RequesterManaged")),
         "tagsAll": unpaired(endpoint.get("Tags")),
     }
 
 
 def _update_endpoint(cloud: Cloud, identity: str, have: Checked, want: Checked, changed: frozenset[str]) -> None:
-    parameters: dict[str, Any] = {}
     if "routeTableIds" in changed:
-        has = set(have.get("routeTableIds") or [])
-        wanted = set(want.get("routeTableIds") or [])
-        parameters |= {"AddRouteTableIds": sorted(wanted - has), "RemoveRouteTableIds": sorted(has - wanted)}
-    if "policy" in changed:
-        parameters |= {"PolicyDocument": want["policy"]} if want.get("policy") else {"ResetPolicy": True}
-    if parameters := {name: value for name, value in parameters.items() if value}:
-        cloud("ec2:ModifyVpcEndpoint", VpcEndpointId=identity, **parameters)
+        has, wanted = set(have.get("routeTableIds") or []), set(want.get("routeTableIds") or [])
+        tables = {"AddRouteTableIds": sorted(wanted - has), "RemoveRouteTableIds": sorted(has - wanted)}
+        given = {name: value for name, value in tables.items() if value}
+        cloud("ec2:ModifyVpcEndpoint", VpcEndpointId=identity, **given)
     _retag(cloud, identity, have, want, changed)
 
 
@@ -382,26 +301,8 @@ def _read_group(cloud: Cloud, identity: str, before: Checked) -> State:
         "arn": _arn(cloud, "security-group", identity),
         "name": group["GroupName"],
         "description": group["Description"],
-        "ownerId": group.get("OwnerId") or cloud.account(),
         "vpcId": group.get("VpcId"),
-        "ingress": [_permission(each, identity) for each in group.get("IpPermissions", [])],
-        "egress": [_permission(each, identity) for each in group.get("IpPermissionsEgress", [])],
         "tagsAll": unpaired(group.get("Tags")),
-    }
-
-
-def _permission(rule: dict[str, Any], group: str) -> State:
-    sources = [each["GroupId"] for each in rule.get("UserIdGroupPairs", [])]
-    return {
-        "protocol": rule["IpProtocol"],
-        "fromPort": rule.get("FromPort", 0) if rule["IpProtocol"] != "-1" else 0,
-        "toPort": rule.get("ToPort", 0) if rule["IpProtocol"] != "-1" else 0,
-        "cidrBlocks": [each["CidrIp"] for each in rule.get("IpRanges", [])],
-        "ipv6CidrBlocks": [each["CidrIpv6"] for each in rule.get("Ipv6Ranges", [])],
-        "prefixListIds": [each["PrefixListId"] for each in rule.get("PrefixListIds", [])],
-        "securityGroups": [each for each in sources if each != group],
-        "self": group in sources,
-        "description": "",
     }
 
 
@@ -413,30 +314,20 @@ def _finish_group(cloud: Cloud, identity: str) -> None:
 
 
 def _delete_group(cloud: Cloud, identity: str, state: Checked) -> None:
-    if state.get("revokeRulesOnDelete"):
-        group = only(cloud("ec2:DescribeSecurityGroups", GroupIds=[identity])["SecurityGroups"])
-        for action, key in (("Ingress", "IpPermissions"), ("Egress", "IpPermissionsEgress")):
-            if group.get(key):
-                cloud(f"ec2:RevokeSecurityGroup{action}", GroupId=identity, IpPermissions=group[key])
     cloud("ec2:DeleteSecurityGroup", GroupId=identity)
 
 
-RULE_SOURCES = ("cidrIpv4", "cidrIpv6", "prefixListId", "referencedSecurityGroupId")
+RULE_SOURCES = ("cidrIpv4", "referencedSecurityGroupId")
 
 
 def _create_rule(direction: str) -> Any:
     def create(cloud: Cloud, want: Checked) -> str:
         permission: dict[str, Any] = {"IpProtocol": want["ipProtocol"]}
         permission |= {k: want[v] for k, v in (("FromPort", "fromPort"), ("ToPort", "toPort")) if v in want}
-        said = {"Description": want["description"]} if want.get("description") else {}
-        for name, key, inner in (
-            ("cidrIpv4", "IpRanges", "CidrIp"),
-            ("cidrIpv6", "Ipv6Ranges", "CidrIpv6"),
-            ("prefixListId", "PrefixListIds", "PrefixListId"),
-            ("referencedSecurityGroupId", "UserIdGroupPairs", "GroupId"),
-        ):
-            if want.get(name):
-                permission[key] = [{inner: want[name], **said}]
+        if want.get("cidrIpv4"):
+            permission["IpRanges"] = [{"CidrIp": want["cidrIpv4"]}]
+        else:
+            permission["UserIdGroupPairs"] = [{"GroupId": want["referencedSecurityGroupId"]}]
         answer = cloud(
             f"ec2:AuthorizeSecurityGroup{direction}",
             GroupId=want["securityGroupId"],
@@ -464,7 +355,7 @@ def _read_rule(cloud: Cloud, identity: str, before: Checked) -> State:
 
 def _update_rule(cloud: Cloud, identity: str, have: Checked, want: Checked, changed: frozenset[str]) -> None:
     if changed - {"tags", "tagsAll"}:
-        names = ("ipProtocol", "fromPort", "toPort", "description", *RULE_SOURCES)
+        names = ("ipProtocol", "fromPort", "toPort", *RULE_SOURCES)
         rule = {name: want[name] for name in names if name in want}
         if "referencedSecurityGroupId" in rule:
             rule["referencedGroupId"] = rule.pop("referencedSecurityGroupId")
@@ -508,9 +399,7 @@ LAUNCH: dict[str, Prop] = {
                 {
                     "deleteOnTermination": text(),
                     "encrypted": text(),
-                    "iops": number(COMPUTED),
                     "kmsKeyId": text(),
-                    "throughput": number(COMPUTED),
                     "volumeSize": number(COMPUTED),
                     "volumeType": text(COMPUTED),
                 }
@@ -518,24 +407,16 @@ LAUNCH: dict[str, Prop] = {
         },
         kind="list",
     ),
-    "ebsOptimized": text(),
-    "iamInstanceProfile": block({"arn": text(), "name": text()}),
-    "imageId": text(),
-    "instanceType": text(),
     "keyName": text(),
     "metadataOptions": block(
         {
             "httpEndpoint": text(COMPUTED),
-            "httpProtocolIpv6": text(COMPUTED),
             "httpPutResponseHopLimit": number(COMPUTED),
             "httpTokens": text(COMPUTED),
-            "instanceMetadataTags": text(COMPUTED),
         },
         COMPUTED,
     ),
-    "monitoring": block({"enabled": flag()}),
     "tagSpecifications": blocks({"resourceType": text(), "tags": mapping()}, kind="list"),
-    "userData": text(),
     "vpcSecurityGroupIds": texts(),
 }
 
@@ -543,8 +424,6 @@ LAUNCH: dict[str, Prop] = {
 def _template_data(want: Checked) -> State:
     """The data of a version; the SDK has texts where the API has booleans."""
     data = {name: want[name] for name in LAUNCH if want.get(name) is not None}
-    if "ebsOptimized" in data:
-        data["ebsOptimized"] = data["ebsOptimized"] == "true"
     if "vpcSecurityGroupIds" in data:
         data["securityGroupIds"] = data.pop("vpcSecurityGroupIds")
     if "tagSpecifications" in data:
@@ -567,7 +446,7 @@ def _with_flags(device: Checked) -> State:
 def _create_template(cloud: Cloud, want: Checked) -> str:
     answer = cloud(
         "ec2:CreateLaunchTemplate",
-        {"launchTemplateData": _template_data(want), "versionDescription": want.get("description")},
+        {"launchTemplateData": _template_data(want)},
         LaunchTemplateName=want["name"],
         TagSpecifications=_tagged("launch-template", want),
     )
@@ -580,8 +459,6 @@ def _read_template(cloud: Cloud, identity: str, before: Checked) -> State:
     versions = cloud("ec2:DescribeLaunchTemplateVersions", LaunchTemplateId=identity, Versions=[latest])
     version = versions["LaunchTemplateVersions"][0]
     data: Checked = plain(version["LaunchTemplateData"])
-    if "ebsOptimized" in data:
-        data["ebsOptimized"] = str(data["ebsOptimized"]).lower()
     for device in data.get("blockDeviceMappings", []):
         for name in ("deleteOnTermination", "encrypted"):
             if name in device.get("ebs", {}):
@@ -593,7 +470,6 @@ def _read_template(cloud: Cloud, identity: str, before: Checked) -> State:
         "vpcSecurityGroupIds": data.get("securityGroupIds"),
         "arn": _arn(cloud, "launch-template", identity),
         "name": template["LaunchTemplateName"],
-        "description": version.get("VersionDescription"),
         "defaultVersion": template["DefaultVersionNumber"],
         "latestVersion": template["LatestVersionNumber"],
         "tagsAll": unpaired(template.get("Tags")),
@@ -601,14 +477,12 @@ def _read_template(cloud: Cloud, identity: str, before: Checked) -> State:
 
 
 def _update_template(cloud: Cloud, identity: str, have: Checked, want: Checked, changed: frozenset[str]) -> None:
-    if changed & (LAUNCH.keys() | {"description"}):
-        given = {"launchTemplateData": _template_data(want), "versionDescription": want.get("description")}
+    if changed & LAUNCH.keys():
+        given = {"launchTemplateData": _template_data(want)}
         answer = cloud("ec2:CreateLaunchTemplateVersion", given, LaunchTemplateId=identity)
         latest = answer["LaunchTemplateVersion"]["VersionNumber"]
         if want.get("updateDefaultVersion"):
             cloud("ec2:ModifyLaunchTemplate", LaunchTemplateId=identity, DefaultVersion=str(latest))
-    if "defaultVersion" in changed:
-        cloud("ec2:ModifyLaunchTemplate", LaunchTemplateId=identity, DefaultVersion=str(want["defaultVersion"]))
     _retag(cloud, identity, have, want, changed)
 
 
@@ -625,7 +499,6 @@ def _read_key_pair(cloud: Cloud, identity: str, before: Checked) -> State:
     return {
         **plain(pair),
         "arn": _arn(cloud, "key-pair", identity),
-        "fingerprint": pair["KeyFingerprint"],
         # AWS returns the key with another comment.
         "publicKey": before.get("publicKey") or pair.get("PublicKey"),
         "tagsAll": unpaired(pair.get("Tags")),
@@ -655,12 +528,8 @@ RULE_INPUTS: dict[str, Prop] = {
     "fromPort": number(),
     "toPort": number(),
     "cidrIpv4": text(),
-    "cidrIpv6": text(),
-    "prefixListId": text(),
     "referencedSecurityGroupId": text(),
-    "description": text(),
     **TAGS,
-    **REGION,
 }
 
 ROWS = [
@@ -668,29 +537,20 @@ ROWS = [
         "aws:ec2/vpc:Vpc",
         inputs={
             "cidrBlock": text(REPLACES | COMPUTED),
-            "instanceTenancy": text(default="default"),
             "enableDnsSupport": flag(default=True),
             "enableDnsHostnames": flag(COMPUTED),
-            "enableNetworkAddressUsageMetrics": flag(COMPUTED),
             **TAGS,
-            **REGION,
         },
-        outputs=[
-            *("arn", "defaultNetworkAclId", "defaultRouteTableId", "defaultSecurityGroupId", "dhcpOptionsId"),
-            *("ipv6AssociationId", "ipv6CidrBlock", "ipv6CidrBlockNetworkBorderGroup", "mainRouteTableId", "ownerId"),
-        ],
-        unset=unset("ipv6IpamPoolId", flags="assignGeneratedIpv6CidrBlock", numbers="ipv6NetmaskLength"),
-        schema_version=1,
+        outputs=["arn"],
         create=_create_vpc,
         read=_read_vpc,
         update=_update_vpc,
         delete=_delete_by("ec2:DeleteVpc", "VpcId"),
-        forces=_tenancy_forces,
     ),
     Row(
         "aws:ec2/internetGateway:InternetGateway",
-        inputs={"vpcId": text(COMPUTED), **TAGS, **REGION},
-        outputs=["arn", "ownerId"],
+        inputs={"vpcId": text(COMPUTED), **TAGS},
+        outputs=["arn"],
         create=_create_gateway,
         read=_read_gateway,
         update=_update_gateway,
@@ -702,30 +562,19 @@ ROWS = [
             "vpcId": text(REQUIRED | REPLACES),
             "cidrBlock": text(REPLACES | COMPUTED),
             "availabilityZone": text(REPLACES | COMPUTED),
-            "availabilityZoneId": text(REPLACES | COMPUTED),
             "mapPublicIpOnLaunch": flag(default=False),
-            "assignIpv6AddressOnCreation": flag(default=False),
             **TAGS,
-            **REGION,
         },
-        outputs=["arn", "ipv6CidrBlock", "ipv6CidrBlockAssociationId", "ownerId", "privateDnsHostnameTypeOnLaunch"],
-        unset=unset(
-            "customerOwnedIpv4Pool outpostArn",
-            flags="enableDns64 enableResourceNameDnsARecordOnLaunch enableResourceNameDnsAaaaRecordOnLaunch"
-            " ipv6Native mapCustomerOwnedIpOnLaunch",
-            numbers="enableLniAtDeviceIndex",
-        ),
-        schema_version=1,
+        outputs=["arn"],
         create=_create_subnet,
         read=_read_subnet,
         update=_update_subnet,
         delete=_delete_by("ec2:DeleteSubnet", "SubnetId"),
-        check=at_most_one("availabilityZone", "availabilityZoneId"),
     ),
     Row(
         "aws:ec2/routeTable:RouteTable",
-        inputs={"vpcId": text(REQUIRED | REPLACES), **TAGS, **REGION},
-        outputs=["arn", "ownerId", "propagatingVgws", "routes"],
+        inputs={"vpcId": text(REQUIRED | REPLACES), **TAGS},
+        outputs=["arn"],
         create=_create_table,
         read=_read_table,
         update=_retag,
@@ -738,13 +587,8 @@ ROWS = [
             "destinationCidrBlock": text(REQUIRED | REPLACES),
             "gatewayId": text(),
             "natGatewayId": text(),
-            **REGION,
         },
-        outputs=["instanceId", "instanceOwnerId", "networkInterfaceId", "origin", "state"],
-        unset=unset(
-            "carrierGatewayId coreNetworkArn egressOnlyGatewayId gatewayId localGatewayId natGatewayId odbNetworkArn"
-            " transitGatewayId vpcEndpointId vpcPeeringConnectionId"
-        ),
+        outputs=["state"],
         create=_create_route,
         read=_read_route,
         update=_update_route,
@@ -754,30 +598,18 @@ ROWS = [
     ),
     Row(
         "aws:ec2/routeTableAssociation:RouteTableAssociation",
-        inputs={
-            "routeTableId": text(REQUIRED),
-            "subnetId": text(REPLACES),
-            "gatewayId": text(REPLACES),
-            **REGION,
-        },
+        inputs={"routeTableId": text(REQUIRED), "subnetId": text(REQUIRED | REPLACES)},
         outputs=[],
-        unset=unset("gatewayId subnetId"),
         create=_associate,
         read=_read_association,
         update=_update_association,
         delete=_delete_association,
         known_as=_name_association,
-        check=exactly_one("subnetId", "gatewayId"),
     ),
     Row(
         "aws:ec2/eip:Eip",
-        inputs={"domain": text(REPLACES | COMPUTED), **TAGS, **REGION},
-        outputs=[
-            *("allocationId", "arn", "associationId", "carrierIp", "customerOwnedIp", "instance", "ipamPoolId"),
-            *("networkBorderGroup", "networkInterface", "privateDns", "privateIp", "ptrRecord", "publicDns"),
-            *("publicIp", "publicIpv4Pool"),
-        ],
-        unset=unset("customerOwnedIpv4Pool"),
+        inputs={"domain": text(REPLACES | COMPUTED), **TAGS},
+        outputs=["allocationId", "arn", "associationId", "publicIp"],
         create=_create_address,
         read=_read_address,
         update=_retag,
@@ -788,17 +620,9 @@ ROWS = [
         inputs={
             "subnetId": text(REPLACES),
             "allocationId": text(REPLACES),
-            "connectivityType": text(REPLACES, default="public"),
-            "privateIp": text(REPLACES | COMPUTED),
             **TAGS,
-            **REGION,
         },
-        outputs=[
-            *("associationId", "autoProvisionZones", "autoScalingIps", "availabilityMode", "networkInterfaceId"),
-            *("publicIp", "regionalNatGatewayAddresses", "regionalNatGatewayAutoMode", "routeTableId"),
-            *("secondaryAllocationIds", "secondaryPrivateIpAddressCount", "secondaryPrivateIpAddresses", "vpcId"),
-        ],
-        unset=unset("allocationId subnetId"),
+        outputs=["publicIp"],
         create=_create_nat,
         read=_read_nat,
         update=_retag,
@@ -810,19 +634,10 @@ ROWS = [
         inputs={
             "vpcId": text(REQUIRED | REPLACES),
             "serviceName": text(REPLACES),
-            "vpcEndpointType": text(REPLACES, default="Gateway"),
             "routeTableIds": texts(COMPUTED),
-            "policy": policy(COMPUTED),
             **TAGS,
-            **REGION,
         },
-        outputs=[
-            *("arn", "cidrBlocks", "dnsEntries", "ipAddressType", "networkInterfaceIds", "ownerId"),
-            *("prefixListId", "privateDnsEnabled", "requesterManaged", "securityGroupIds", "serviceRegion", "state"),
-            *("subnetConfigurations", "subnetIds"),
-        ],
-        withheld=["dnsOptions"],
-        unset=unset("resourceConfigurationArn serviceNetworkArn", flags="privateDnsEnabled"),
+        outputs=["arn"],
         create=_create_endpoint,
         read=_read_endpoint,
         update=_update_endpoint,
@@ -835,13 +650,10 @@ ROWS = [
             "name": text(REPLACES | COMPUTED),
             "description": text(REPLACES, default="Managed by Pulumi"),
             "vpcId": text(REPLACES | COMPUTED),
-            "revokeRulesOnDelete": flag(LOCAL, default=False),
             **TAGS,
-            **REGION,
         },
-        outputs=["arn", "egress", "ingress", "namePrefix", "ownerId"],
+        outputs=["arn"],
         autoname=Autoname(),
-        schema_version=1,
         create=_create_group,
         finish=_finish_group,
         read=_read_group,
@@ -859,6 +671,7 @@ ROWS = [
             delete=_delete_rule(direction),
             check=_check_rule,
             forces=_source_forces,
+            framework=True,
         )
         for direction in ("Ingress", "Egress")
     ),
@@ -866,29 +679,17 @@ ROWS = [
         "aws:ec2/launchTemplate:LaunchTemplate",
         inputs={
             "name": text(REPLACES | COMPUTED),
-            "description": text(),
-            "defaultVersion": number(COMPUTED),
             "updateDefaultVersion": flag(LOCAL),
             **LAUNCH,
             **TAGS,
-            **REGION,
         },
-        outputs=["arn", "latestVersion", "namePrefix"],
+        outputs=["arn", "defaultVersion", "latestVersion"],
         renewed=["latestVersion", "defaultVersion"],
         autoname=Autoname(),
-        unset=unset(
-            "description ebsOptimized imageId instanceInitiatedShutdownBehavior instanceType kernelId keyName ramDiskId"
-            " userData",
-            flags="disableApiStop disableApiTermination",
-            lists="blockDeviceMappings licenseSpecifications networkInterfaces secondaryInterfaces securityGroupNames"
-            " tagSpecifications vpcSecurityGroupIds",
-        ),
-        schema_version=1,
         create=_create_template,
         read=_read_template,
         update=_update_template,
         delete=_delete_by("ec2:DeleteLaunchTemplate", "LaunchTemplateId"),
-        check=at_most_one("defaultVersion", "updateDefaultVersion"),
     ),
     Row(
         "aws:ec2/keyPair:KeyPair",
@@ -896,11 +697,9 @@ ROWS = [
             "keyName": text(REPLACES | COMPUTED),
             "publicKey": text(REQUIRED | REPLACES),
             **TAGS,
-            **REGION,
         },
-        outputs=["arn", "fingerprint", "keyNamePrefix", "keyPairId", "keyType"],
+        outputs=["arn", "keyPairId"],
         autoname=Autoname("keyName"),
-        schema_version=1,
         create=_create_key_pair,
         read=_read_key_pair,
         update=_update_key_pair,

@@ -11,15 +11,13 @@ from sandbox.plugins.aws.props import (
     REPLACES,
     REQUIRED,
     block,
-    blocks,
     flag,
-    mapping,
     number,
     ordered,
     text,
     texts,
 )
-from sandbox.plugins.aws.rows import REGION, TAGS, Autoname, Checked, Row, status, tag_changes, unset
+from sandbox.plugins.aws.rows import TAGS, Autoname, Checked, Row, status, tag_changes
 from sandbox.plugins.servicer import ProviderError
 from sandbox.plugins.wire import State
 
@@ -88,7 +86,6 @@ def _read_cluster(cloud: Cloud, identity: str, before: Checked) -> State:
         "identities": [{"oidcs": [{"issuer": answered["identity"]["oidc"]["issuer"]}]}],
         "enabledClusterLogTypes": sorted(enabled),
         "encryptionConfig": encryption[0],
-        "kubernetesNetworkConfig": answered.get("kubernetesNetworkConfig"),
         "vpcConfig": answered["resourcesVpcConfig"],
         "tagsAll": cluster.get("tags") or {},
     }
@@ -104,7 +101,7 @@ def _update_cluster(cloud: Cloud, identity: str, have: Checked, want: Checked, c
         answer = cloud("eks:AssociateEncryptionConfig", given, clusterName=identity)
         _finished(cloud, answer, **cluster)
     # EKS accepts one kind of change at a time.
-    for name in ("accessConfig", "upgradePolicy", "deletionProtection"):
+    for name in ("accessConfig", "upgradePolicy"):
         if name in changed:
             _finished(cloud, cloud("eks:UpdateClusterConfig", {name: want[name]}, **cluster), **cluster)
     if "vpcConfig" in changed:
@@ -166,34 +163,13 @@ def _update_group(cloud: Cloud, identity: str, have: Checked, want: Checked, cha
     cluster, name = _parts(identity, ":", "CLUSTER:NODEGROUP")
     group = {"clusterName": cluster, "nodegroupName": name}
     here = {"name": cluster, "nodegroupName": name}
-    if changed & {"version", "releaseVersion", "launchTemplate"}:
-        given: Checked = {each: want.get(each) for each in ("version", "releaseVersion") if each in changed}
-        if template := want.get("launchTemplate"):
-            # AWS returns both name and id, but accepts only one of them.
-            key = "id" if template.get("id") else "name"
-            given["launchTemplate"] = {key: template[key], "version": template["version"]}
-        force = bool(want.get("forceUpdateVersion"))
-        _finished(cloud, cloud("eks:UpdateNodegroupVersion", given, **group, force=force), **here)
-    if changed & {"labels", "taints", "scalingConfig", "updateConfig", "nodeRepairConfig"}:
-        names = ("scalingConfig", "updateConfig", "nodeRepairConfig")
-        given = {each: want[each] for each in sorted(changed.intersection(names)) if want.get(each)}
-        given |= _labels(have, want) | _taints(have, want)
+    if changed & {"version", "launchTemplate"}:
+        given = {each: want.get(each) for each in ("version", "launchTemplate")}
+        _finished(cloud, cloud("eks:UpdateNodegroupVersion", given, **group), **here)
+    if settings := changed & {"scalingConfig", "updateConfig"}:
+        given = {each: want[each] for each in sorted(settings)}
         _finished(cloud, cloud("eks:UpdateNodegroupConfig", given, **group), **here)
     _retag(cloud, have["arn"], have, want, changed)
-
-
-def _labels(have: Checked, want: Checked) -> State:
-    has, wanted = have.get("labels") or {}, want.get("labels") or {}
-    payload = {"removeLabels": sorted(has.keys() - wanted.keys()), "addOrUpdateLabels": wanted}
-    return {"labels": {name: value for name, value in payload.items() if value}} if has != wanted else {}
-
-
-def _taints(have: Checked, want: Checked) -> State:
-    has, wanted = have.get("taints") or [], want.get("taints") or []
-    kept = {(each["key"], each["effect"]) for each in wanted}
-    removed = [each for each in has if (each["key"], each["effect"]) not in kept]
-    payload = {"removeTaints": removed, "addOrUpdateTaints": wanted}
-    return {"taints": {name: value for name, value in payload.items() if value}} if has != wanted else {}
 
 
 def _delete_group(cloud: Cloud, identity: str, state: Checked) -> None:
@@ -231,14 +207,14 @@ def _update_addon(cloud: Cloud, identity: str, have: Checked, want: Checked, cha
 
 
 def _delete_addon(cloud: Cloud, identity: str, state: Checked) -> None:
-    cloud("eks:DeleteAddon", **_addon(identity), preserve=bool(state.get("preserve")))
+    cloud("eks:DeleteAddon", **_addon(identity))
 
 
 # Access entries
 
 
 def _create_entry(cloud: Cloud, want: Checked) -> str:
-    cloud("eks:CreateAccessEntry", want | {"username": want.get("userName")}, tags=want["tagsAll"])
+    cloud("eks:CreateAccessEntry", want, tags=want["tagsAll"])
     return f"{want['clusterName']}:{want['principalArn']}"
 
 
@@ -249,13 +225,10 @@ def _entry(identity: str) -> dict[str, str]:
 
 def _read_entry(cloud: Cloud, identity: str, before: Checked) -> State:
     entry = cloud("eks:DescribeAccessEntry", **_entry(identity))["accessEntry"]
-    return {**plain(entry), "userName": entry.get("username"), "tagsAll": entry.get("tags") or {}}
+    return {**plain(entry), "tagsAll": entry.get("tags") or {}}
 
 
 def _update_entry(cloud: Cloud, identity: str, have: Checked, want: Checked, changed: frozenset[str]) -> None:
-    if changed & {"kubernetesGroups", "userName"}:
-        given = {"kubernetesGroups": want.get("kubernetesGroups") or [], "username": want.get("userName")}
-        cloud("eks:UpdateAccessEntry", given, **_entry(identity))
     _retag(cloud, have["accessEntryArn"], have, want, changed)
 
 
@@ -309,36 +282,15 @@ ROWS = [
                 COMPUTED,
             ),
             "bootstrapSelfManagedAddons": flag(REPLACES | LOCAL, default=True),
-            "deletionProtection": flag(COMPUTED),
             "enabledClusterLogTypes": texts(),
             "encryptionConfig": block(
                 {"provider": block({"keyArn": text(REQUIRED)}, REQUIRED), "resources": texts(REQUIRED)}
             ),
-            "kubernetesNetworkConfig": block(
-                {"ipFamily": text(REPLACES | COMPUTED), "serviceIpv4Cidr": text(REPLACES | COMPUTED)}, COMPUTED
-            ),
             "upgradePolicy": block({"supportType": text(COMPUTED)}, COMPUTED),
             **TAGS,
-            **REGION,
         },
-        outputs=[
-            *("arn", "certificateAuthority", "createdAt", "endpoint", "identities", "platformVersion"),
-            *("status", "vpcConfig.clusterSecurityGroupId", "vpcConfig.vpcId"),
-        ],
-        withheld=[
-            # The official provider returns clusterId only for clusters on Outposts.
-            *(
-                "clusterId",
-                "computeConfig",
-                "controlPlaneScalingConfig",
-                "kubeApiServerConfig",
-                "kubeControllerManagerConfig",
-            ),
-            *("kubeSchedulerConfig", "storageConfig"),
-        ],
-        renewed=["platformVersion"],
-        autoname=Autoname(limit=100),
-        schema_version=1,
+        outputs=["arn", "certificateAuthority", "endpoint", "identities", "status"],
+        autoname=Autoname(),
         create=_create_cluster,
         read=_read_cluster,
         update=_update_cluster,
@@ -359,26 +311,14 @@ ROWS = [
             ),
             "amiType": text(REPLACES | COMPUTED),
             "capacityType": text(REPLACES | COMPUTED),
-            "diskSize": number(REPLACES | COMPUTED),
             "instanceTypes": ordered(REPLACES | COMPUTED),
-            "forceUpdateVersion": flag(LOCAL),
-            "labels": mapping(),
-            "launchTemplate": block(
-                {"id": text(REPLACES | COMPUTED), "name": text(REPLACES | COMPUTED), "version": text(REQUIRED)}
-            ),
-            "nodeRepairConfig": block({"enabled": flag(default=False)}, COMPUTED),
-            "releaseVersion": text(COMPUTED),
-            "remoteAccess": block({"ec2SshKey": text(), "sourceSecurityGroupIds": texts()}, REPLACES),
-            "taints": blocks({"key": text(REQUIRED), "value": text(), "effect": text(REQUIRED)}),
-            "updateConfig": block({"maxUnavailable": number(), "maxUnavailablePercentage": number()}, COMPUTED),
+            "launchTemplate": block({"id": text(REPLACES | COMPUTED), "version": text(REQUIRED)}),
+            "updateConfig": block({"maxUnavailable": number()}, COMPUTED),
             "version": text(COMPUTED),
             **TAGS,
-            **REGION,
         },
-        outputs=["arn", "nodeGroupNamePrefix", "resources", "status"],
-        renewed=["releaseVersion"],
+        outputs=["arn", "resources", "status"],
         autoname=Autoname("nodeGroupName"),
-        unset=unset(lists="taints") | {"labels": {}},
         create=_create_group,
         read=_read_group,
         update=_update_group,
@@ -393,17 +333,12 @@ ROWS = [
             "addonName": text(REQUIRED | REPLACES),
             "addonVersion": text(COMPUTED),
             "configurationValues": text(COMPUTED),
-            "preserve": flag(LOCAL),
             "resolveConflictsOnCreate": text(LOCAL),
             "resolveConflictsOnUpdate": text(LOCAL),
             "serviceAccountRoleArn": text(),
             **TAGS,
-            **REGION,
         },
-        outputs=["arn", "createdAt", "modifiedAt"],
-        withheld=["namespaceConfig"],
-        renewed=["modifiedAt"],
-        unset=unset("serviceAccountRoleArn", lists="podIdentityAssociations"),
+        outputs=["arn"],
         create=_create_addon,
         read=_read_addon,
         update=_update_addon,
@@ -416,14 +351,9 @@ ROWS = [
         inputs={
             "clusterName": text(REQUIRED | REPLACES),
             "principalArn": text(REQUIRED | REPLACES),
-            "kubernetesGroups": texts(COMPUTED),
-            "type": text(REPLACES, default="STANDARD"),
-            "userName": text(COMPUTED),
             **TAGS,
-            **REGION,
         },
-        outputs=["accessEntryArn", "createdAt", "modifiedAt"],
-        renewed=["modifiedAt"],
+        outputs=["accessEntryArn"],
         create=_create_entry,
         read=_read_entry,
         update=_update_entry,
@@ -435,10 +365,9 @@ ROWS = [
             "clusterName": text(REQUIRED | REPLACES),
             "principalArn": text(REQUIRED | REPLACES),
             "policyArn": text(REQUIRED | REPLACES),
-            "accessScope": block({"type": text(REQUIRED), "namespaces": texts()}, REQUIRED | REPLACES),
-            **REGION,
+            "accessScope": block({"type": text(REQUIRED)}, REQUIRED | REPLACES),
         },
-        outputs=["associatedAt", "modifiedAt"],
+        outputs=[],
         create=_associate,
         read=_read_association,
         delete=_disassociate,

@@ -8,17 +8,14 @@ from typing import Any
 from sandbox.plugins.aws.cloud import Cloud, only, pairs, plain, unpaired
 from sandbox.plugins.aws.props import (
     COMPUTED,
-    LOCAL,
     REPLACES,
     REQUIRED,
-    flag,
     number,
-    ordered,
     policy,
     text,
     texts,
 )
-from sandbox.plugins.aws.rows import TAGS, Autoname, Checked, Row, tag_changes, unset
+from sandbox.plugins.aws.rows import TAGS, Autoname, Checked, Row, tag_changes
 from sandbox.plugins.servicer import ProviderError
 from sandbox.plugins.wire import State
 
@@ -43,18 +40,12 @@ def _create_role(cloud: Cloud, want: Checked) -> str:
 
 def _read_role(cloud: Cloud, identity: str, before: Checked) -> State:
     role = cloud("iam:GetRole", RoleName=identity)["Role"]
-    attached = cloud.pages("iam:ListAttachedRolePolicies", "AttachedPolicies", RoleName=identity)
-    inline = cloud.pages("iam:ListRolePolicies", "PolicyNames", RoleName=identity)
     return {
         **plain(role),
         "name": role["RoleName"],
         "uniqueId": role["RoleId"],
         "assumeRolePolicy": _document(role["AssumeRolePolicyDocument"]),
         "permissionsBoundary": role.get("PermissionsBoundary", {}).get("PermissionsBoundaryArn"),
-        "managedPolicyArns": sorted(each["PolicyArn"] for each in attached),
-        "inlinePolicies": [
-            {"name": name, "policy": _read_role_policy(cloud, f"{identity}:{name}", {})["policy"]} for name in inline
-        ],
         "tagsAll": unpaired(role.get("Tags")),
     }
 
@@ -74,11 +65,6 @@ def _update_role(cloud: Cloud, identity: str, have: Checked, want: Checked, chan
 
 
 def _delete_role(cloud: Cloud, identity: str, state: Checked) -> None:
-    if state.get("forceDetachPolicies"):
-        for attached in list(cloud.pages("iam:ListAttachedRolePolicies", "AttachedPolicies", RoleName=identity)):
-            cloud("iam:DetachRolePolicy", RoleName=identity, PolicyArn=attached["PolicyArn"])
-        for name in list(cloud.pages("iam:ListRolePolicies", "PolicyNames", RoleName=identity)):
-            cloud("iam:DeleteRolePolicy", RoleName=identity, PolicyName=name)
     for profile in list(cloud.pages("iam:ListInstanceProfilesForRole", "InstanceProfiles", RoleName=identity)):
         name = profile["InstanceProfileName"]
         cloud("iam:RemoveRoleFromInstanceProfile", RoleName=identity, InstanceProfileName=name)
@@ -113,38 +99,33 @@ def _delete_role_policy(cloud: Cloud, identity: str, state: Checked) -> None:
     cloud("iam:DeleteRolePolicy", RoleName=role, PolicyName=name)
 
 
-def _attach(cloud: Cloud, want: Checked) -> str:
-    cloud("iam:AttachRolePolicy", RoleName=want["role"], PolicyArn=want["policyArn"])
-    return f"{want['role']}/{want['policyArn']}"
+def _attachment(kind: str) -> Row:
+    """A policy of AWS or of the account that is attached to a role or to a user."""
+    owner, form = kind.lower(), f"{kind.upper()}/POLICYARN"
 
+    def attach(cloud: Cloud, want: Checked) -> str:
+        cloud(f"iam:Attach{kind}Policy", **{f"{kind}Name": want[owner]}, PolicyArn=want["policyArn"])
+        return f"{want[owner]}/{want['policyArn']}"
 
-def _read_attachment(cloud: Cloud, identity: str, before: Checked) -> State:
-    role, arn = _split(identity, "/", "ROLE/POLICYARN")
-    attached = cloud.pages("iam:ListAttachedRolePolicies", "AttachedPolicies", RoleName=role)
-    only(each for each in attached if each["PolicyArn"] == arn)
-    return {"role": role, "policyArn": arn}
+    def read(cloud: Cloud, identity: str, before: Checked) -> State:
+        name, arn = _split(identity, "/", form)
+        attached = cloud.pages(f"iam:ListAttached{kind}Policies", "AttachedPolicies", **{f"{kind}Name": name})
+        only(each for each in attached if each["PolicyArn"] == arn)
+        return {owner: name, "policyArn": arn}
 
+    def detach(cloud: Cloud, identity: str, state: Checked) -> None:
+        name, arn = _split(identity, "/", form)
+        cloud(f"iam:Detach{kind}Policy", **{f"{kind}Name": name}, PolicyArn=arn)
 
-def _detach(cloud: Cloud, identity: str, state: Checked) -> None:
-    role, arn = _split(identity, "/", "ROLE/POLICYARN")
-    cloud("iam:DetachRolePolicy", RoleName=role, PolicyArn=arn)
-
-
-def _attach_to_user(cloud: Cloud, want: Checked) -> str:
-    cloud("iam:AttachUserPolicy", UserName=want["user"], PolicyArn=want["policyArn"])
-    return f"{want['user']}/{want['policyArn']}"
-
-
-def _read_user_attachment(cloud: Cloud, identity: str, before: Checked) -> State:
-    user, arn = _split(identity, "/", "USER/POLICYARN")
-    attached = cloud.pages("iam:ListAttachedUserPolicies", "AttachedPolicies", UserName=user)
-    only(each for each in attached if each["PolicyArn"] == arn)
-    return {"user": user, "policyArn": arn}
-
-
-def _detach_from_user(cloud: Cloud, identity: str, state: Checked) -> None:
-    user, arn = _split(identity, "/", "USER/POLICYARN")
-    cloud("iam:DetachUserPolicy", UserName=user, PolicyArn=arn)
+    return Row(
+        f"aws:iam/{owner}PolicyAttachment:{kind}PolicyAttachment",
+        inputs={owner: text(REQUIRED | REPLACES), "policyArn": text(REQUIRED | REPLACES)},
+        outputs=[],
+        create=attach,
+        read=read,
+        delete=detach,
+        delete_first=True,
+    )
 
 
 def _create_policy(cloud: Cloud, want: Checked) -> str:
@@ -187,8 +168,8 @@ def _delete_policy(cloud: Cloud, identity: str, state: Checked) -> None:
 
 
 def _create_oidc(cloud: Cloud, want: Checked) -> str:
-    parameters = {"ClientIDList": want["clientIdLists"], "ThumbprintList": want.get("thumbprintLists") or []}
-    answer = cloud("iam:CreateOpenIDConnectProvider", want, **parameters, Tags=pairs(want["tagsAll"]))
+    parameters = {"ClientIDList": want["clientIdLists"], "Tags": pairs(want["tagsAll"])}
+    answer = cloud("iam:CreateOpenIDConnectProvider", want, **parameters)
     return str(answer["OpenIDConnectProviderArn"])
 
 
@@ -198,15 +179,12 @@ def _read_oidc(cloud: Cloud, identity: str, before: Checked) -> State:
         "arn": identity,
         "url": answer["Url"].removeprefix("https://"),
         "clientIdLists": answer["ClientIDList"],
-        "thumbprintLists": answer["ThumbprintList"],
         "tagsAll": unpaired(answer.get("Tags")),
     }
 
 
 def _update_oidc(cloud: Cloud, identity: str, have: Checked, want: Checked, changed: frozenset[str]) -> None:
     provider = {"OpenIDConnectProviderArn": identity}
-    if "thumbprintLists" in changed:
-        cloud("iam:UpdateOpenIDConnectProviderThumbprint", **provider, ThumbprintList=want["thumbprintLists"])
     if "clientIdLists" in changed:
         has, wanted = set(have["clientIdLists"]), set(want["clientIdLists"])
         for client in sorted(wanted - has):
@@ -231,15 +209,13 @@ ROWS = [
             "name": text(REPLACES | COMPUTED),
             "assumeRolePolicy": policy(REQUIRED),
             "description": text(),
-            "forceDetachPolicies": flag(LOCAL, default=False),
             "maxSessionDuration": number(default=3600),
             "path": text(REPLACES, default="/"),
             "permissionsBoundary": text(),
             **TAGS,
         },
-        outputs=["arn", "createDate", "inlinePolicies", "managedPolicyArns", "namePrefix", "uniqueId"],
+        outputs=["arn", "uniqueId"],
         autoname=Autoname(limit=64),
-        unset=unset("description permissionsBoundary"),
         create=_create_role,
         read=_read_role,
         update=_update_role,
@@ -252,42 +228,24 @@ ROWS = [
             "role": text(REQUIRED | REPLACES),
             "policy": policy(REQUIRED),
         },
-        outputs=["namePrefix"],
-        autoname=Autoname(limit=128),
+        outputs=[],
+        autoname=Autoname(),
         create=_create_role_policy,
         read=_read_role_policy,
         update=_put_role_policy,
         delete=_delete_role_policy,
     ),
-    Row(
-        "aws:iam/rolePolicyAttachment:RolePolicyAttachment",
-        inputs={"role": text(REQUIRED | REPLACES), "policyArn": text(REQUIRED | REPLACES)},
-        outputs=[],
-        create=_attach,
-        read=_read_attachment,
-        delete=_detach,
-        delete_first=True,
-    ),
-    Row(
-        "aws:iam/userPolicyAttachment:UserPolicyAttachment",
-        inputs={"user": text(REQUIRED | REPLACES), "policyArn": text(REQUIRED | REPLACES)},
-        outputs=[],
-        create=_attach_to_user,
-        read=_read_user_attachment,
-        delete=_detach_from_user,
-        delete_first=True,
-    ),
+    _attachment("Role"),
+    _attachment("User"),
     Row(
         "aws:iam/policy:Policy",
         inputs={
             "name": text(REPLACES | COMPUTED),
-            "description": text(REPLACES),
-            "path": text(REPLACES, default="/"),
             "policy": policy(REQUIRED),
             **TAGS,
         },
-        outputs=["arn", "attachmentCount", "namePrefix", "policyId"],
-        autoname=Autoname(limit=128),
+        outputs=["arn", "policyId"],
+        autoname=Autoname(),
         create=_create_policy,
         read=_read_policy,
         update=_update_policy,
@@ -298,7 +256,6 @@ ROWS = [
         inputs={
             "url": text(REQUIRED | REPLACES, same=_same_url),
             "clientIdLists": texts(REQUIRED),
-            "thumbprintLists": ordered(COMPUTED),
             **TAGS,
         },
         outputs=["arn"],

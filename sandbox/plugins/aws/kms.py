@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from sandbox.plugins.aws.cloud import Cloud, GoneError, only, pairs, plain, unpaired
 from sandbox.plugins.aws.props import COMPUTED, LOCAL, REPLACES, REQUIRED, flag, number, policy, text
-from sandbox.plugins.aws.rows import REGION, TAGS, Autoname, Checked, Row, tag_changes, unset
+from sandbox.plugins.aws.rows import TAGS, Autoname, Checked, Row, tag_changes
 from sandbox.plugins.wire import State
 
 TAG = ("TagKey", "TagValue")
 
 
 def _create_key(cloud: Cloud, want: Checked) -> str:
-    bypass = bool(want.get("bypassPolicyLockoutSafetyCheck"))
-    parameters = {"KeySpec": want["customerMasterKeySpec"], "BypassPolicyLockoutSafetyCheck": bypass}
-    return str(cloud("kms:CreateKey", want, **parameters, Tags=pairs(want["tagsAll"], *TAG))["KeyMetadata"]["KeyId"])
+    return str(cloud("kms:CreateKey", want, Tags=pairs(want["tagsAll"], *TAG))["KeyMetadata"]["KeyId"])
 
 
 def _read_key(cloud: Cloud, identity: str, before: Checked) -> State:
@@ -23,21 +21,16 @@ def _read_key(cloud: Cloud, identity: str, before: Checked) -> State:
     rotation = cloud("kms:GetKeyRotationStatus", KeyId=identity)
     return {
         **plain(key),
-        "customerMasterKeySpec": key.get("KeySpec") or key.get("CustomerMasterKeySpec"),
-        "isEnabled": key["Enabled"],
         "policy": cloud("kms:GetKeyPolicy", KeyId=identity, PolicyName="default")["Policy"],
         "enableKeyRotation": rotation["KeyRotationEnabled"],
-        "rotationPeriodInDays": rotation.get("RotationPeriodInDays"),
         "tagsAll": unpaired(cloud("kms:ListResourceTags", KeyId=identity)["Tags"], *TAG),
     }
 
 
 def _update_key(cloud: Cloud, identity: str, have: Checked, want: Checked, changed: frozenset[str]) -> None:
     key = {"KeyId": identity}
-    if "isEnabled" in changed and want["isEnabled"]:
-        cloud("kms:EnableKey", **key)  # first: a disabled key cannot be changed
-    if changed & {"enableKeyRotation", "rotationPeriodInDays"}:
-        cloud("kms:EnableKeyRotation" if want["enableKeyRotation"] else "kms:DisableKeyRotation", want, **key)
+    if "enableKeyRotation" in changed:
+        cloud("kms:EnableKeyRotation" if want["enableKeyRotation"] else "kms:DisableKeyRotation", **key)
     if "description" in changed:
         cloud("kms:UpdateKeyDescription", want, **key)
     if "policy" in changed:
@@ -47,8 +40,6 @@ def _update_key(cloud: Cloud, identity: str, have: Checked, want: Checked, chang
         cloud("kms:UntagResource", **key, TagKeys=removed)
     if tags:
         cloud("kms:TagResource", **key, Tags=pairs(tags, *TAG))
-    if "isEnabled" in changed and not want["isEnabled"]:
-        cloud("kms:DisableKey", **key)
 
 
 def _delete_key(cloud: Cloud, identity: str, state: Checked) -> None:
@@ -91,20 +82,12 @@ ROWS = [
         "aws:kms/key:Key",
         inputs={
             "description": text(COMPUTED),
-            "keyUsage": text(REPLACES, default="ENCRYPT_DECRYPT"),
-            "customerMasterKeySpec": text(REPLACES, default="SYMMETRIC_DEFAULT"),
-            "multiRegion": flag(REPLACES | COMPUTED),
             "policy": policy(COMPUTED),
-            "bypassPolicyLockoutSafetyCheck": flag(LOCAL, default=False),
-            "isEnabled": flag(default=True),
             "enableKeyRotation": flag(default=False),
-            "rotationPeriodInDays": number(COMPUTED),
             "deletionWindowInDays": number(LOCAL),
             **TAGS,
-            **REGION,
         },
         outputs=["arn", "keyId"],
-        unset=unset("customKeyStoreId xksKeyId"),
         create=_create_key,
         read=_read_key,
         update=_update_key,
@@ -112,8 +95,8 @@ ROWS = [
     ),
     Row(
         "aws:kms/alias:Alias",
-        inputs={"name": text(REPLACES | COMPUTED), "targetKeyId": text(REQUIRED, same=_same_key), **REGION},
-        outputs=["arn", "namePrefix", "targetKeyArn"],
+        inputs={"name": text(REPLACES | COMPUTED), "targetKeyId": text(REQUIRED, same=_same_key)},
+        outputs=["arn", "targetKeyArn"],
         autoname=Autoname(limit=238, prefix="alias/"),
         create=_create_alias,
         read=_read_alias,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from sandbox.plugins.aws.cloud import Cloud, only, plain
-from sandbox.plugins.aws.props import COMPUTED, LOCAL, REPLACES, flag, number, text
-from sandbox.plugins.aws.rows import REGION, TAGS, Autoname, Checked, Row, tag_changes, unset
+from sandbox.plugins.aws.props import COMPUTED, REPLACES, number, text
+from sandbox.plugins.aws.rows import TAGS, Autoname, Checked, Row, tag_changes
 from sandbox.plugins.wire import State
 
 
@@ -50,13 +50,10 @@ ROWS = [
             "name": text(REPLACES | COMPUTED),
             "kmsKeyId": text(),
             "retentionInDays": number(default=0),
-            "skipDestroy": flag(LOCAL, default=False),
             **TAGS,
-            **REGION,
         },
-        outputs=["arn", "deletionProtectionEnabled", "logGroupClass", "namePrefix"],
+        outputs=["arn"],
         autoname=Autoname(),
-        unset=unset("kmsKeyId", flags="deletionProtectionEnabled") | {"logGroupClass": "STANDARD"},
         create=_create,
         read=_read,
         update=_update,

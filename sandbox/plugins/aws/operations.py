@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from botocore.exceptions import ClientError
 
@@ -20,6 +19,7 @@ from sandbox.plugins.aws.props import (
     aligned,
     differences,
     mapping,
+    with_place,
 )
 from sandbox.plugins.aws.rows import Autoname, Row
 from sandbox.plugins.servicer import InitFailedError, ProviderError
@@ -28,8 +28,6 @@ from sandbox.plugins.wire import UNKNOWN, State, Value, write
 # The errors with which AWS refuses to delete what another resource still uses.
 IN_USE = {"DependencyViolation", "ResourceInUse", "ResourceInUseException", "DeleteConflict", "FileSystemInUse"}
 IN_USE_SECONDS = 60
-
-_EMPTY: dict[str, Value] = {"text": "", "flag": False, "number": 0, "set": [], "list": [], "policy": "", "map": {}}
 
 
 def comparable(row: Row) -> dict[str, Prop]:
@@ -48,8 +46,7 @@ def check(row: Row, cloud: Cloud, urn: str, olds: State, news: State, seed: byte
         defaults.append(auto.property)
     inputs, misuses = accept(row.inputs, news)
     defaults += [name for name in inputs if name not in news]
-    if not misuses:
-        misuses = row.check(inputs)
+    misuses = with_place(misuses, f"{row.token} in {row.read.__module__.replace('.', '/')}.py") or row.check(inputs)
     if "tags" in row.inputs:
         tags = inputs.get("tags") or {}
         inputs["tagsAll"] = {**cloud.settings.default_tags, **tags} if isinstance(tags, dict) else UNKNOWN
@@ -87,7 +84,8 @@ def top(path: str) -> str:
 
 def planned(row: Row, want: State) -> State:
     """The state that a preview of a creation shows: the inputs, and unknown outputs."""
-    return {**_guess(row.inputs, row.outputs, want), **{k: want[k] for k in ("tagsAll",) if k in want}}
+    outputs: State = dict.fromkeys(row.outputs, UNKNOWN)
+    return {**outputs, **_guess(row.inputs, want), **{k: want[k] for k in ("tagsAll",) if k in want}}
 
 
 def planned_update(row: Row, olds: State, want: State) -> State:
@@ -107,12 +105,12 @@ def _keep_computed(inputs: Mapping[str, Prop], olds: State, asked: State) -> Sta
     return state
 
 
-def _guess(inputs: Mapping[str, Prop], outputs: Sequence[str], want: State) -> State:
-    state: State = {name.split(".")[0]: UNKNOWN for name in outputs if "." not in name}
+def _guess(inputs: Mapping[str, Prop], want: State) -> State:
+    state: State = {}
     for name, prop in inputs.items():
         value = want.get(name)
         if isinstance(value, dict) and prop.kind == "block":
-            state[name] = _guess(prop.members, _inside(outputs, name), value)
+            state[name] = _guess(prop.members, value)
         elif value is not None:
             state[name] = value
         elif COMPUTED in prop.how:
@@ -120,13 +118,9 @@ def _guess(inputs: Mapping[str, Prop], outputs: Sequence[str], want: State) -> S
     return state
 
 
-def _inside(outputs: Sequence[str], block: str) -> list[str]:
-    return [each.split(".", 1)[1] for each in outputs if each.startswith(f"{block}.")]
-
-
 def look(row: Row, cloud: Cloud, identity: str, before: State) -> State | None:
     """The current state in AWS, with the names of the SDK; None if the resource does not exist."""
-    raw = _ask(row, cloud, identity, before)
+    raw = None if not identity else _ask(row, cloud, identity, before)
     return None if raw is None else _shape(row, cloud, identity, raw, before)
 
 
@@ -140,14 +134,7 @@ def _ask(row: Row, cloud: Cloud, identity: str, before: State) -> State | None:
 
 
 def _shape(row: Row, cloud: Cloud, identity: str, raw: State, before: State) -> State:
-    """The state in the form of the official provider, which can then continue with the same stack."""
-    state = _pruned(row.inputs, row.outputs, raw)
-    for name, unset in row.unset.items():
-        value = state.get(name) if name in row.inputs else raw.get(name)
-        state[name] = unset if value is None else value
-    state["id"] = identity
-    if row.schema_version:
-        state["__meta"] = json.dumps({"schema_version": str(row.schema_version)})
+    state = {**{name: raw.get(name) for name in row.outputs}, **_pruned(row.inputs, raw), "id": identity}
     state.update({name: before.get(name, prop.default) for name, prop in row.inputs.items() if LOCAL in prop.how})
     if "tags" in row.inputs:
         own, defaults = before.get("tags"), cloud.settings.default_tags
@@ -156,22 +143,18 @@ def _shape(row: Row, cloud: Cloud, identity: str, raw: State, before: State) -> 
         tags = real if isinstance(real, dict) else {}
         state["tagsAll"] = tags
         state["tags"] = {k: v for k, v in tags.items() if k in given or defaults.get(k) != v}
-    if "region" in row.inputs:
-        state["region"] = cloud.region
-    return aligned(row.inputs, {name: value for name, value in state.items() if value is not None}, before)
+    return aligned(row.inputs, _without_nulls(state), before)
 
 
-def _pruned(inputs: Mapping[str, Prop], outputs: Sequence[str], raw: State) -> State:
-    state: State = {name: "" if raw.get(name) is None else raw[name] for name in outputs if "." not in name}
+def _pruned(inputs: Mapping[str, Prop], raw: State) -> State:
+    state: State = {}
     for name, prop in inputs.items():
-        value, inner = raw.get(name), _inside(outputs, name)
-        if value is None:
-            state[name] = _EMPTY.get(prop.kind) if COMPUTED in prop.how else None
-        elif isinstance(value, dict) and prop.kind == "block":
-            state[name] = _without_nulls(_pruned(prop.members, inner, value))
+        value = raw.get(name)
+        if isinstance(value, dict) and prop.kind == "block":
+            state[name] = _without_nulls(_pruned(prop.members, value))
         elif isinstance(value, list) and prop.item and prop.item.kind == "block":
             members = prop.item.members
-            state[name] = [_without_nulls(_pruned(members, inner, each)) for each in value if isinstance(each, dict)]
+            state[name] = [_without_nulls(_pruned(members, each)) for each in value if isinstance(each, dict)]
         else:
             state[name] = value
     return state
@@ -244,8 +227,6 @@ def update(row: Row, cloud: Cloud, identity: str, olds: State, want: State, seco
 
 def delete(row: Row, cloud: Cloud, identity: str, state: State, seconds: float) -> None:
     """Delete, retry while another resource still uses this one, and wait until it is gone."""
-    if state.get("skipDestroy"):
-        return
     retry_until = time.monotonic() + min(IN_USE_SECONDS, seconds)
 
     def tried() -> bool | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -54,17 +54,13 @@ def policy(how: Is = PLAIN) -> Prop:
     return Prop("policy", how)
 
 
-def mapping(how: Is = PLAIN) -> Prop:
-    return Prop("map", how)
+def mapping() -> Prop:
+    return Prop("map")
 
 
 def texts(how: Is = PLAIN) -> Prop:
     """A set of texts; their order has no meaning."""
     return Prop("set", how, item=text())
-
-
-def numbers(how: Is = PLAIN) -> Prop:
-    return Prop("set", how, item=number())
 
 
 def ordered(how: Is = PLAIN) -> Prop:
@@ -87,11 +83,20 @@ class Difference(NamedTuple):
     replaces: bool
 
 
+UNKNOWN_INPUT = "is not supported by the emulated AWS provider, because no program has sent it"
+
+
 class Misuse(NamedTuple):
     """One input that is not accepted, and the reason."""
 
     path: str
     reason: str
+
+
+def with_place(misuses: Iterable[Misuse], table: str) -> list[Misuse]:
+    """Unknown inputs get the place to add them."""
+    reason = f"{UNKNOWN_INPUT}. Add it to {table}"
+    return [each._replace(reason=reason) if each.reason == UNKNOWN_INPUT else each for each in misuses]
 
 
 def join(path: str, key: str | int) -> str:
@@ -106,11 +111,7 @@ def join(path: str, key: str | int) -> str:
 def accept(props: Mapping[str, Prop], given: State, path: str = "") -> tuple[State, list[Misuse]]:
     """The inputs with converted values and defaults, and the list of what is wrong with them."""
     good: State = {}
-    bad = [
-        Misuse(join(path, name), f"is not supported by the emulated provider; it accepts: {', '.join(sorted(props))}")
-        for name in given
-        if name not in props
-    ]
+    bad = [Misuse(join(path, name), UNKNOWN_INPUT) for name in given if name not in props]
     for name, prop in props.items():
         value = given.get(name)
         if value is None:
@@ -169,10 +170,10 @@ def _as_number(value: Value) -> int | float | None:
     return int(number) if number.is_integer() else number
 
 
-def differences(props: Mapping[str, Prop], asked: State, actual: State, path: str = "") -> Iterator[Difference]:
+def differences(props: Mapping[str, Prop], asked: State, actual: State) -> Iterator[Difference]:
     """Every difference between the requested values and `actual`, the state read from AWS."""
     for name, prop in props.items():
-        yield from _differ(prop, asked.get(name), actual.get(name), join(path, name), False)
+        yield from _differ(prop, asked.get(name), actual.get(name), name, False)
 
 
 def _differ(prop: Prop, asked: Value, actual: Value, path: str, replaces: bool) -> Iterator[Difference]:

@@ -10,7 +10,7 @@ from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc
 from sandbox.plugins.aws import operations
 from sandbox.plugins.aws.cloud import Cloud, read_settings
 from sandbox.plugins.aws.invokes import INVOKES
-from sandbox.plugins.aws.props import accept, as_inputs
+from sandbox.plugins.aws.props import Difference, accept, as_inputs, with_place
 from sandbox.plugins.aws.rows import Row
 from sandbox.plugins.aws.table import ROWS
 from sandbox.plugins.servicer import (
@@ -18,12 +18,12 @@ from sandbox.plugins.servicer import (
     diff_changes,
     failures,
     is_ignored,
+    plugin_version,
     reports_errors,
     type_token,
 )
 from sandbox.plugins.wire import State, Unknown, read, reveal, write
 
-VERSION = "7.51.1"  # of the SDK whose names this provider uses
 PAGE = "docs/emulated-aws-provider.md"
 
 _reports_errors = reports_errors(ClientError, explain=operations.explain)
@@ -36,16 +36,16 @@ def _row(urn: str) -> Row:
     return ROWS[token]
 
 
+def _identity(row: Row, identity: str, state: State) -> str:
+    """The ID by which the provider finds a resource. An import has no state."""
+    return str(state.get("id", "")) if row.framework and state else identity
+
+
 class Provider(provider_pb2_grpc.ResourceProviderServicer):
     """One configured provider. Each request runs in its own thread."""
 
     def __init__(self) -> None:
         self._cloud: Cloud | None = None
-
-    def _row_and_cloud(self, urn: str, props: State) -> tuple[Row, Cloud]:
-        """The type of a resource, and AWS in the region that its properties name."""
-        row, region = _row(urn), props.get("region")
-        return row, self._configured().within(region if "region" in row.inputs and isinstance(region, str) else None)
 
     def _configured(self) -> Cloud:
         if self._cloud is None:
@@ -62,7 +62,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         return provider_pb2.ProviderHandshakeResponse()
 
     def GetPluginInfo(self, request: empty_pb2.Empty, context: Context) -> plugin_pb2.PluginInfo:  # noqa: N802
-        return plugin_pb2.PluginInfo(version=VERSION)
+        return plugin_pb2.PluginInfo(version=plugin_version())
 
     def Cancel(self, request: empty_pb2.Empty, context: Context) -> empty_pb2.Empty:  # noqa: N802
         self.cancel()
@@ -98,19 +98,20 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     @_reports_errors
     def Check(self, request: provider_pb2.CheckRequest, context: Context) -> provider_pb2.CheckResponse:  # noqa: N802
         olds, news = reveal(read(request.olds)), reveal(read(request.news))
-        row, cloud = self._row_and_cloud(request.urn, news)
-        inputs, problems = operations.check(row, cloud, request.urn, olds, news, request.randomSeed)
+        cloud = self._configured()
+        inputs, problems = operations.check(_row(request.urn), cloud, request.urn, olds, news, request.randomSeed)
         return provider_pb2.CheckResponse(inputs=write(inputs), failures=failures(problems))
 
     @_reports_errors
     def Diff(self, request: provider_pb2.DiffRequest, context: Context) -> provider_pb2.DiffResponse:  # noqa: N802
         olds, news = reveal(read(request.olds)), reveal(read(request.news))
-        row, _ = self._row_and_cloud(request.urn, news)
+        row = _row(request.urn)
         found = [
             each
             for each in operations.find_differences(row, olds, news)
             if not is_ignored(each.path, request.ignoreChanges)
         ]
+        found += [Difference(name, "UPDATE", False) for name in row.renewed if found]
         replaces = [each.path for each in found if each.replaces]
         return provider_pb2.DiffResponse(
             changes=diff_changes(bool(found)),
@@ -129,17 +130,17 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     @_reports_errors
     def Create(self, request: provider_pb2.CreateRequest, context: Context) -> provider_pb2.CreateResponse:  # noqa: N802
         want = reveal(read(request.properties))
-        row, cloud = self._row_and_cloud(request.urn, want)
+        row = _row(request.urn)
         if request.preview:
             return provider_pb2.CreateResponse(properties=write(operations.planned(row, want)))
-        identity, state = operations.create(row, cloud, want, request.timeout or row.seconds)
+        identity, state = operations.create(row, self._configured(), want, request.timeout or row.seconds)
         return provider_pb2.CreateResponse(id=identity, properties=write(state))
 
     @_reports_errors
     def Read(self, request: provider_pb2.ReadRequest, context: Context) -> provider_pb2.ReadResponse:  # noqa: N802
         before, inputs = reveal(read(request.properties)), reveal(read(request.inputs))
-        row, cloud = self._row_and_cloud(request.urn, before)
-        state = operations.look(row, cloud, request.id, before)
+        row, cloud = _row(request.urn), self._configured()
+        state = operations.look(row, cloud, _identity(row, request.id, before), before)
         if state is None:
             return provider_pb2.ReadResponse()
         identity = row.known_as(cloud, state) if row.known_as and not before else request.id
@@ -150,17 +151,19 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     @_reports_errors
     def Update(self, request: provider_pb2.UpdateRequest, context: Context) -> provider_pb2.UpdateResponse:  # noqa: N802
         olds, want = reveal(read(request.olds)), reveal(read(request.news))
-        row, cloud = self._row_and_cloud(request.urn, want)
+        row = _row(request.urn)
         if request.preview:
             return provider_pb2.UpdateResponse(properties=write(operations.planned_update(row, olds, want)))
-        state = operations.update(row, cloud, request.id, olds, want, request.timeout or row.seconds)
+        identity = _identity(row, request.id, olds)
+        state = operations.update(row, self._configured(), identity, olds, want, request.timeout or row.seconds)
         return provider_pb2.UpdateResponse(properties=write(state))
 
     @_reports_errors
     def Delete(self, request: provider_pb2.DeleteRequest, context: Context) -> empty_pb2.Empty:  # noqa: N802
         state = reveal(read(request.properties))
-        row, cloud = self._row_and_cloud(request.urn, state)
-        operations.delete(row, cloud, request.id, state, request.timeout or row.seconds)
+        row = _row(request.urn)
+        identity = _identity(row, request.id, state)
+        operations.delete(row, self._configured(), identity, state, request.timeout or row.seconds)
         return empty_pb2.Empty()
 
     @_reports_errors
@@ -171,7 +174,6 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         args = reveal(read(request.args))
         given, problems = accept(invoke.inputs, {name: value for name, value in args.items() if value is not None})
         if problems:
-            return provider_pb2.InvokeResponse(failures=failures(problems))
-        region = given.get("region") if "region" in invoke.inputs else None
-        result = invoke.answer(self._configured().within(region if isinstance(region, str) else None), given)
-        return provider_pb2.InvokeResponse(**{"return": write(result)})
+            table = "INVOKES in sandbox/plugins/aws/invokes.py"
+            return provider_pb2.InvokeResponse(failures=failures(with_place(problems, table)))
+        return provider_pb2.InvokeResponse(**{"return": write(invoke.answer(self._configured(), given))})

@@ -9,16 +9,14 @@ from typing import Any
 from sandbox.plugins.aws.cloud import Cloud, first, only, pairs, plain, unpaired
 from sandbox.plugins.aws.props import (
     COMPUTED,
-    LOCAL,
     REPLACES,
     REQUIRED,
     blocks,
-    flag,
     number,
     text,
     texts,
 )
-from sandbox.plugins.aws.rows import TAGS, Autoname, Checked, Row, exactly_one, tag_changes, unset
+from sandbox.plugins.aws.rows import TAGS, Autoname, Checked, Row, tag_changes
 from sandbox.plugins.servicer import ProviderError
 from sandbox.plugins.wire import State
 
@@ -39,7 +37,7 @@ def _create_zone(cloud: Cloud, want: Checked) -> str:
 
 
 def _vpc(cloud: Cloud, given: Mapping[str, Any]) -> dict[str, str]:
-    return {"VPCId": given["vpcId"], "VPCRegion": given.get("vpcRegion") or cloud.region}
+    return {"VPCId": given["vpcId"], "VPCRegion": cloud.region}
 
 
 def _read_zone(cloud: Cloud, identity: str, before: Checked) -> State:
@@ -61,8 +59,6 @@ def _read_zone(cloud: Cloud, identity: str, before: Checked) -> State:
         "comment": zone.get("Config", {}).get("Comment", ""),
         "vpcs": [plain(each) for each in answer.get("VPCs") or []],
         "nameServers": sorted(each.rstrip(".") for each in servers),
-        "primaryNameServer": min(servers, default="").rstrip("."),
-        "enableAcceleratedRecovery": False,
         "tagsAll": unpaired(tags["ResourceTagSet"]["Tags"]),
     }
 
@@ -93,11 +89,6 @@ def _update_zone(cloud: Cloud, identity: str, have: Checked, want: Checked, chan
 
 
 def _delete_zone(cloud: Cloud, identity: str, state: Checked) -> None:
-    if state.get("forceDestroy"):
-        name = cloud("route53:GetHostedZone", Id=identity)["HostedZone"]["Name"]
-        records = cloud.pages("route53:ListResourceRecordSets", "ResourceRecordSets", HostedZoneId=identity)
-        for record in [each for each in records if not (each["Name"] == name and each["Type"] in ("NS", "SOA"))]:
-            _change(cloud, identity, ("DELETE", record))
     cloud("route53:DeleteHostedZone", Id=identity)
 
 
@@ -114,16 +105,12 @@ def _change(cloud: Cloud, zone: str, *changes: tuple[str, Mapping[str, Any]]) ->
 
 
 def _record_set(cloud: Cloud, want: Checked) -> dict[str, Any]:
-    record: dict[str, Any] = {"Name": _full_name(cloud, want["zoneId"], want["name"]), "Type": want["type"]}
-    if aliases := want.get("aliases"):
-        target = aliases[0]
-        record["AliasTarget"] = {
-            "DNSName": target["name"],
-            "HostedZoneId": target["zoneId"],
-            "EvaluateTargetHealth": target["evaluateTargetHealth"],
-        }
-        return record
-    return record | {"TTL": want.get("ttl") or 0, "ResourceRecords": [{"Value": each} for each in want["records"]]}
+    return {
+        "Name": _full_name(cloud, want["zoneId"], want["name"]),
+        "Type": want["type"],
+        "TTL": want["ttl"],
+        "ResourceRecords": [{"Value": each} for each in want["records"]],
+    }
 
 
 def _full_name(cloud: Cloud, zone: str, name: str) -> str:
@@ -134,7 +121,7 @@ def _full_name(cloud: Cloud, zone: str, name: str) -> str:
 
 
 def _create_record(cloud: Cloud, want: Checked) -> str:
-    _change(cloud, want["zoneId"], ("UPSERT" if want.get("allowOverwrite") else "CREATE", _record_set(cloud, want)))
+    _change(cloud, want["zoneId"], ("CREATE", _record_set(cloud, want)))
     return f"{want['zoneId']}_{want['name']}_{want['type']}"
 
 
@@ -161,22 +148,13 @@ def _place_of_record(identity: str, state: Checked) -> tuple[str, str, str]:
 def _read_record(cloud: Cloud, identity: str, before: Checked) -> State:
     zone, name, kind = _place_of_record(identity, before)
     record = _find_record(cloud, zone, name, kind)
-    alias = record.get("AliasTarget")
     return {
         "zoneId": zone,
         "name": name,
         "type": kind,
         "fqdn": record["Name"].rstrip("."),
         "ttl": record.get("TTL"),
-        "records": [each["Value"] for each in _values(record)] or None,
-        "aliases": alias
-        and [
-            {
-                "name": alias["DNSName"].rstrip("."),
-                "zoneId": alias["HostedZoneId"],
-                "evaluateTargetHealth": alias["EvaluateTargetHealth"],
-            }
-        ],
+        "records": [each["Value"] for each in _values(record)],
     }
 
 
@@ -198,13 +176,11 @@ ROWS = [
         inputs={
             "name": text(REPLACES | COMPUTED, same=lambda one, other: one.rstrip(".") == other.rstrip(".")),
             "comment": text(default="Managed by Pulumi"),
-            "forceDestroy": flag(LOCAL, default=False),
-            "vpcs": blocks({"vpcId": text(REQUIRED), "vpcRegion": text(COMPUTED)}),
+            "vpcs": blocks({"vpcId": text(REQUIRED)}),
             **TAGS,
         },
-        outputs=["arn", "enableAcceleratedRecovery", "nameServers", "primaryNameServer", "zoneId"],
+        outputs=["arn", "nameServers", "zoneId"],
         autoname=Autoname(),
-        unset=unset("delegationSetId", lists="vpcs"),
         create=_create_zone,
         read=_read_zone,
         update=_update_zone,
@@ -216,27 +192,13 @@ ROWS = [
             "zoneId": text(REQUIRED | REPLACES),
             "name": text(REQUIRED | REPLACES),
             "type": text(REQUIRED),
-            "ttl": number(),
-            "records": texts(),
-            "aliases": blocks(
-                {"name": text(REQUIRED), "zoneId": text(REQUIRED), "evaluateTargetHealth": flag(REQUIRED)},
-                kind="list",
-            ),
-            "allowOverwrite": flag(LOCAL, default=False),
+            "ttl": number(REQUIRED),
+            "records": texts(REQUIRED),
         },
         outputs=["fqdn"],
-        unset=unset(
-            "healthCheckId setIdentifier",
-            flags="multivalueAnswerRoutingPolicy",
-            numbers="ttl",
-            lists="aliases failoverRoutingPolicies geolocationRoutingPolicies latencyRoutingPolicies records"
-            " weightedRoutingPolicies",
-        ),
-        schema_version=2,
         create=_create_record,
         read=_read_record,
         update=_update_record,
         delete=_delete_record,
-        check=exactly_one("records", "aliases"),
     ),
 ]

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from sandbox.plugins.aws.cloud import Cloud
-from sandbox.plugins.aws.props import COMPUTED, REPLACES, Misuse, Prop, mapping, text
+from sandbox.plugins.aws.props import Misuse, Prop, mapping
 from sandbox.plugins.servicer import ProviderError
-from sandbox.plugins.wire import State, Value
+from sandbox.plugins.wire import State
 
 # Inputs or state of a resource in the code of its type: the types of its properties are checked before.
 Checked: TypeAlias = dict[str, Any]
 
 TAGS = {"tags": mapping()}
-REGION = {"region": text(REPLACES | COMPUTED)}
 
 
 class Update(Protocol):
@@ -53,21 +52,23 @@ class Row:
     forces: Callable[[Checked, Checked], list[str]] = (
         lambda state, want: []
     )  # properties whose new value forces a replacement
-    # Outputs that AWS may leave out, with the value that the official provider shows then; the others become "".
-    unset: Mapping[str, Value] = field(default_factory=dict)
-    schema_version: int = 0  # of the official provider's schema, which upgrades a state without it
-    withheld: Sequence[str] = ()  # outputs that the SDK declares and this provider does not return
-    renewed: Sequence[str] = ()  # outputs that an update changes
+    renewed: Sequence[str] = ()  # outputs that an update changes; its preview lists them as changes
+    # Made with Terraform's plugin framework: found by the `id` among its outputs, not by the ID that the engine has.
+    framework: bool = False
     delete_first: bool = False  # a replacement deletes first: two cannot exist side by side
     known_as: Callable[[Cloud, Checked], str] | None = None  # its id, where the id for an import is a different one
     vanishes: bool = True  # False: AWS keeps it in a disabled state
     seconds: float = 600  # default timeout
 
 
-def unset(texts: str = "", flags: str = "", numbers: str = "", lists: str = "") -> dict[str, Value]:
-    """Outputs that AWS may leave out, by type; the names are separated by spaces."""
-    empty: list[tuple[str, Value]] = [(texts, ""), (flags, False), (numbers, 0)]
-    return {name: value for names, value in empty for name in names.split()} | {name: [] for name in lists.split()}
+def created_by(put: Update, key: str) -> Callable[[Cloud, Checked], str]:
+    """A part of another resource, whose ID is in the property `key`: the call that changes it also creates it."""
+
+    def create(cloud: Cloud, want: Checked) -> str:
+        put(cloud, want[key], {}, want, frozenset(want))
+        return str(want[key])
+
+    return create
 
 
 def tag_changes(have: Checked, want: Checked, changed: frozenset[str]) -> tuple[list[str], dict[str, str]]:
@@ -83,14 +84,6 @@ def exactly_one(*names: str) -> Callable[[Checked], list[Misuse]]:
         return (
             [] if len(found) == 1 else [Misuse(names[0], f"give exactly one of {', '.join(names)}, not {len(found)}")]
         )
-
-    return check
-
-
-def at_most_one(*names: str) -> Callable[[Checked], list[Misuse]]:
-    def check(given: Checked) -> list[Misuse]:
-        found = [name for name in names if given.get(name) is not None]
-        return [] if len(found) < 2 else [Misuse(found[1], f"conflicts with {found[0]}: give one of them")]
 
     return check
 

@@ -21,7 +21,7 @@ from sandbox.plugins.aws.props import (
     policy,
     text,
 )
-from sandbox.plugins.aws.rows import REGION, TAGS, Autoname, Checked, Row, unset
+from sandbox.plugins.aws.rows import TAGS, Autoname, Checked, Row, created_by
 from sandbox.plugins.servicer import ProviderError
 from sandbox.plugins.wire import State
 
@@ -31,8 +31,6 @@ BUCKET = {"bucket": text(REQUIRED | REPLACES)}
 def _create_bucket(cloud: Cloud, want: Checked) -> str:
     where = {"LocationConstraint": cloud.region}
     parameters: dict[str, Any] = {} if cloud.region == "us-east-1" else {"CreateBucketConfiguration": where}
-    if want.get("objectLockEnabled"):
-        parameters["ObjectLockEnabledForBucket"] = True
     cloud("s3:CreateBucket", Bucket=want["bucket"], **parameters)
     return str(want["bucket"])
 
@@ -48,22 +46,12 @@ def _or_none(call: Any) -> Any:
 
 def _read_bucket(cloud: Cloud, identity: str, before: Checked) -> State:
     where = cloud("s3:HeadBucket", Bucket=identity)["BucketRegion"]
-    versioning = cloud("s3:GetBucketVersioning", Bucket=identity)
-    bucket_policy = _or_none(lambda: cloud("s3:GetBucketPolicy", Bucket=identity)["Policy"])
-    lock = _or_none(lambda: cloud("s3:GetObjectLockConfiguration", Bucket=identity)["ObjectLockConfiguration"])
     return {
         "bucket": identity,
         "arn": f"arn:{cloud.partition()[0]}:s3:::{identity}",
         "bucketDomainName": f"{identity}.s3.{cloud.dns_suffix}",
-        "bucketNamespace": "global",
         "bucketRegion": where,
         "bucketRegionalDomainName": f"{identity}.s3.{where}.{cloud.dns_suffix}",
-        "objectLockEnabled": bool(lock),
-        "policy": bucket_policy,
-        "versioning": {
-            "enabled": versioning.get("Status") == "Enabled",
-            "mfaDelete": versioning.get("MFADelete") == "Enabled",
-        },
         "tagsAll": unpaired(_or_none(lambda: cloud("s3:GetBucketTagging", Bucket=identity)["TagSet"])),
     }
 
@@ -92,16 +80,6 @@ def _empty(cloud: Cloud, bucket: str) -> None:
                 raise ProviderError(f"s3:DeleteObjects: {bucket}/{failed[0]['Key']}: {failed[0].get('Message')}")
 
 
-def _created(put: Any) -> Any:
-    """A setting of a bucket is created by the same call that changes it."""
-
-    def create(cloud: Cloud, want: Checked) -> str:
-        put(cloud, want["bucket"], {}, want, frozenset(want))
-        return str(want["bucket"])
-
-    return create
-
-
 def _delete_by(action: str) -> Any:
     def delete(cloud: Cloud, identity: str, state: Checked) -> None:
         cloud(action, Bucket=identity)
@@ -119,8 +97,7 @@ def _put_versioning(cloud: Cloud, identity: str, have: Checked, want: Checked, c
 
 def _read_versioning(cloud: Cloud, identity: str, before: Checked) -> State:
     answer = cloud("s3:GetBucketVersioning", Bucket=identity)
-    configuration: Checked = {"status": answer.get("Status", "Disabled"), "mfaDelete": answer.get("MFADelete", "")}
-    return {"bucket": identity, "versioningConfiguration": configuration}
+    return {"bucket": identity, "versioningConfiguration": {"status": answer.get("Status", "Disabled")}}
 
 
 def _suspend_versioning(cloud: Cloud, identity: str, state: Checked) -> None:
@@ -154,46 +131,22 @@ def _read_policy(cloud: Cloud, identity: str, before: Checked) -> State:
     return {"bucket": identity, "policy": cloud("s3:GetBucketPolicy", Bucket=identity)["Policy"]}
 
 
-def _put_ownership(cloud: Cloud, identity: str, have: Checked, want: Checked, changed: frozenset[str]) -> None:
-    cloud("s3:PutBucketOwnershipControls", {"ownershipControls": {"rules": [want["rule"]]}}, Bucket=identity)
-
-
-def _read_ownership(cloud: Cloud, identity: str, before: Checked) -> State:
-    answer = cloud("s3:GetBucketOwnershipControls", Bucket=identity)
-    return {"bucket": identity, "rule": plain(answer["OwnershipControls"]["Rules"][0])}
-
-
 def _put_lifecycle(cloud: Cloud, identity: str, have: Checked, want: Checked, changed: frozenset[str]) -> None:
-    rules = [{"filter": {"prefix": ""}, **rule} if not rule.get("prefix") else rule for rule in want.get("rules") or []]
+    rules = [{"filter": {"prefix": ""}, **rule} for rule in want.get("rules") or []]
     cloud("s3:PutBucketLifecycleConfiguration", {"lifecycleConfiguration": {"rules": rules}}, Bucket=identity)
 
 
 def _read_lifecycle(cloud: Cloud, identity: str, before: Checked) -> State:
     answer = cloud("s3:GetBucketLifecycleConfiguration", Bucket=identity)
-    return {
-        "bucket": identity,
-        "rules": plain(answer["Rules"]),
-        "transitionDefaultMinimumObjectSize": "all_storage_classes_128K",
-    }
+    return {"bucket": identity, "rules": plain(answer["Rules"])}
 
 
 RULE: dict[str, Prop] = {
     "id": text(REQUIRED),
     "status": text(REQUIRED),
-    "prefix": text(COMPUTED),
-    "filter": block(
-        {
-            "prefix": text(COMPUTED),
-            "objectSizeGreaterThan": number(COMPUTED),
-            "objectSizeLessThan": number(COMPUTED),
-            "tag": block({"key": text(REQUIRED), "value": text(REQUIRED)}),
-        },
-        COMPUTED,
-    ),
+    "filter": block({"prefix": text(COMPUTED)}, COMPUTED),
     "abortIncompleteMultipartUpload": block({"daysAfterInitiation": number()}),
-    "expiration": block({"date": text(), "days": number(COMPUTED), "expiredObjectDeleteMarker": flag(COMPUTED)}),
-    "noncurrentVersionExpiration": block({"newerNoncurrentVersions": number(), "noncurrentDays": number(REQUIRED)}),
-    "transitions": blocks({"date": text(), "days": number(COMPUTED), "storageClass": text(REQUIRED)}),
+    "noncurrentVersionExpiration": block({"noncurrentDays": number(REQUIRED)}),
 }
 
 ROWS = [
@@ -202,21 +155,10 @@ ROWS = [
         inputs={
             "bucket": text(REPLACES | COMPUTED),
             "forceDestroy": flag(LOCAL, default=False),
-            "objectLockEnabled": flag(REPLACES | COMPUTED),
             **TAGS,
-            **REGION,
         },
-        outputs=[
-            *("arn", "bucketDomainName", "bucketNamespace", "bucketPrefix", "bucketRegion"),
-            *("bucketRegionalDomainName", "policy", "versioning"),
-        ],
-        withheld=[
-            *("acl", "grants", "hostedZoneId", "lifecycleRules", "logging"),
-            *("objectLockConfiguration", "replicationConfiguration"),
-            *("serverSideEncryptionConfiguration", "website", "websiteDomain", "websiteEndpoint"),
-        ],
+        outputs=["arn", "bucketDomainName", "bucketRegion", "bucketRegionalDomainName"],
         autoname=Autoname("bucket", limit=63, lower=True),
-        unset=unset("accelerationStatus", lists="corsRules") | {"requestPayer": "BucketOwner"},
         create=_create_bucket,
         read=_read_bucket,
         update=_update_bucket,
@@ -226,12 +168,10 @@ ROWS = [
         "aws:s3/bucketVersioning:BucketVersioning",
         inputs={
             **BUCKET,
-            "versioningConfiguration": block({"status": text(REQUIRED), "mfaDelete": text(COMPUTED)}, REQUIRED),
-            **REGION,
+            "versioningConfiguration": block({"status": text(REQUIRED)}, REQUIRED),
         },
         outputs=[],
-        unset=unset("expectedBucketOwner"),
-        create=_created(_put_versioning),
+        create=created_by(_put_versioning, "bucket"),
         read=_read_versioning,
         update=_put_versioning,
         delete=_suspend_versioning,
@@ -250,11 +190,9 @@ ROWS = [
                 },
                 REQUIRED,
             ),
-            **REGION,
         },
         outputs=[],
-        unset=unset("expectedBucketOwner"),
-        create=_created(_put_encryption),
+        create=created_by(_put_encryption, "bucket"),
         read=_read_encryption,
         update=_put_encryption,
         delete=_delete_by("s3:DeleteBucketEncryption"),
@@ -268,41 +206,30 @@ ROWS = [
             "blockPublicPolicy": flag(default=False),
             "ignorePublicAcls": flag(default=False),
             "restrictPublicBuckets": flag(default=False),
-            "skipDestroy": flag(LOCAL),
-            **REGION,
         },
         outputs=[],
-        create=_created(_put_access_block),
+        create=created_by(_put_access_block, "bucket"),
         read=_read_access_block,
         update=_put_access_block,
         delete=_delete_by("s3:DeletePublicAccessBlock"),
     ),
     Row(
         "aws:s3/bucketPolicy:BucketPolicy",
-        inputs={**BUCKET, "policy": policy(REQUIRED), **REGION},
+        inputs={**BUCKET, "policy": policy(REQUIRED)},
         outputs=[],
-        create=_created(_put_policy),
+        create=created_by(_put_policy, "bucket"),
         read=_read_policy,
         update=_put_policy,
         delete=_delete_by("s3:DeleteBucketPolicy"),
     ),
     Row(
         "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration",
-        inputs={**BUCKET, "rules": blocks(RULE, kind="list"), **REGION},
-        outputs=["expectedBucketOwner", "transitionDefaultMinimumObjectSize"],
-        schema_version=1,
-        create=_created(_put_lifecycle),
+        inputs={**BUCKET, "rules": blocks(RULE, kind="list")},
+        outputs=[],
+        create=created_by(_put_lifecycle, "bucket"),
         read=_read_lifecycle,
         update=_put_lifecycle,
         delete=_delete_by("s3:DeleteBucketLifecycle"),
-    ),
-    Row(
-        "aws:s3/bucketOwnershipControls:BucketOwnershipControls",
-        inputs={**BUCKET, "rule": block({"objectOwnership": text(REQUIRED)}, REQUIRED), **REGION},
-        outputs=[],
-        create=_created(_put_ownership),
-        read=_read_ownership,
-        update=_put_ownership,
-        delete=_delete_by("s3:DeleteBucketOwnershipControls"),
+        framework=True,
     ),
 ]

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from botocore.exceptions import ClientError
 
-from sandbox.plugins.aws.cloud import Cloud, pairs, unpaired
-from sandbox.plugins.aws.props import COMPUTED, LOCAL, REPLACES, REQUIRED, flag, number, policy, text
-from sandbox.plugins.aws.rows import REGION, TAGS, Autoname, Checked, Row, tag_changes, unset
+from sandbox.plugins.aws.cloud import Cloud, gone, pairs, unpaired
+from sandbox.plugins.aws.props import COMPUTED, REPLACES, REQUIRED, text
+from sandbox.plugins.aws.rows import TAGS, Autoname, Checked, Row, tag_changes
+from sandbox.plugins.servicer import ProviderError
 from sandbox.plugins.wire import State
 
-# The properties of a topic that are attributes in SNS.
-ATTRIBUTES = {"displayName": "DisplayName", "kmsMasterKeyId": "KmsMasterKeyId", "policy": "Policy"}
 PENDING = "pending confirmation"
 
 
-def _set_attributes(cloud: Cloud, arn: str, want: Checked, names: Mapping[str, str]) -> None:
-    for name, attribute in names.items():
-        cloud("sns:SetTopicAttributes", TopicArn=arn, AttributeName=attribute, AttributeValue=want.get(name) or "")
-
-
 def _create_topic(cloud: Cloud, want: Checked) -> str:
-    arn = str(cloud("sns:CreateTopic", Name=want["name"], Tags=pairs(want["tagsAll"]))["TopicArn"])
-    _set_attributes(cloud, arn, want, {name: key for name, key in ATTRIBUTES.items() if want.get(name)})
-    return arn
+    _refuse_existing(cloud, want["name"])
+    attributes = {"KmsMasterKeyId": want["kmsMasterKeyId"]} if want.get("kmsMasterKeyId") else {}
+    answer = cloud("sns:CreateTopic", Name=want["name"], Attributes=attributes, Tags=pairs(want["tagsAll"]))
+    return str(answer["TopicArn"])
+
+
+def _refuse_existing(cloud: Cloud, name: str) -> None:
+    """Pulumi's build of the provider asks for the topic first: CreateTopic would return an existing one."""
+    account = cloud.account() if cloud.settings.knows_account else ""
+    try:
+        cloud("sns:GetTopicAttributes", TopicArn=f"arn:{cloud.partition()[0]}:sns:{cloud.region}:{account}:{name}")
+    except ClientError as error:
+        if gone(error):
+            return
+        raise
+    raise ProviderError(f"SNS Topic ({name}) already exists")
 
 
 def _read_topic(cloud: Cloud, identity: str, before: Checked) -> State:
@@ -33,13 +38,15 @@ def _read_topic(cloud: Cloud, identity: str, before: Checked) -> State:
         "arn": identity,
         "name": identity.rpartition(":")[2],
         "owner": found["Owner"],
-        **{name: found.get(attribute) for name, attribute in ATTRIBUTES.items()},
+        "kmsMasterKeyId": found.get("KmsMasterKeyId"),
         "tagsAll": unpaired(cloud("sns:ListTagsForResource", ResourceArn=identity)["Tags"]),
     }
 
 
 def _update_topic(cloud: Cloud, identity: str, have: Checked, want: Checked, changed: frozenset[str]) -> None:
-    _set_attributes(cloud, identity, want, {name: key for name, key in ATTRIBUTES.items() if name in changed})
+    if "kmsMasterKeyId" in changed:
+        value = {"AttributeName": "KmsMasterKeyId", "AttributeValue": want.get("kmsMasterKeyId") or ""}
+        cloud("sns:SetTopicAttributes", TopicArn=identity, **value)
     removed, tags = tag_changes(have, want, changed)
     if removed:
         cloud("sns:UntagResource", ResourceArn=identity, TagKeys=removed)
@@ -65,7 +72,6 @@ def _read_subscription(cloud: Cloud, identity: str, before: Checked) -> State:
         "endpoint": found["Endpoint"],
         "ownerId": found["Owner"],
         "pendingConfirmation": found["PendingConfirmation"] == "true",
-        "confirmationWasAuthenticated": found["ConfirmationWasAuthenticated"] == "true",
     }
 
 
@@ -78,29 +84,16 @@ def _unsubscribe(cloud: Cloud, identity: str, state: Checked) -> None:
             raise
 
 
-def _feedback(names: str) -> str:
-    """The names of properties that a topic has for each kind of receiver."""
-    return " ".join(names.replace("{}", kind) for kind in ("application", "firehose", "http", "lambda", "sqs"))
-
-
 ROWS = [
     Row(
         "aws:sns/topic:Topic",
         inputs={
             "name": text(REPLACES | COMPUTED),
-            "displayName": text(),
             "kmsMasterKeyId": text(),
-            "policy": policy(COMPUTED),
             **TAGS,
-            **REGION,
         },
-        outputs=["arn", "owner", "beginningArchiveTime", "namePrefix", "fifoThroughputScope", "tracingConfig"],
-        unset=unset(
-            "archivePolicy deliveryPolicy " + _feedback("{}FailureFeedbackRoleArn {}SuccessFeedbackRoleArn"),
-            flags="contentBasedDeduplication fifoTopic",
-            numbers="signatureVersion maximumMessageSize " + _feedback("{}SuccessFeedbackSampleRate"),
-        ),
-        autoname=Autoname(limit=256),
+        outputs=["arn", "owner"],
+        autoname=Autoname(limit=80),
         create=_create_topic,
         read=_read_topic,
         update=_update_topic,
@@ -112,14 +105,8 @@ ROWS = [
             "topic": text(REQUIRED | REPLACES),
             "protocol": text(REQUIRED | REPLACES),
             "endpoint": text(REQUIRED | REPLACES),
-            "confirmationTimeoutInMinutes": number(LOCAL, default=1),
-            "endpointAutoConfirms": flag(LOCAL, default=False),
-            **REGION,
         },
-        outputs=["arn", "ownerId", "pendingConfirmation", "confirmationWasAuthenticated", "filterPolicyScope"],
-        unset=unset(
-            "deliveryPolicy filterPolicy redrivePolicy replayPolicy subscriptionRoleArn", flags="rawMessageDelivery"
-        ),
+        outputs=["arn", "ownerId", "pendingConfirmation"],
         create=_subscribe,
         read=_read_subscription,
         delete=_unsubscribe,

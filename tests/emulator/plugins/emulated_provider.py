@@ -13,6 +13,7 @@ from google.protobuf import empty_pb2, struct_pb2
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc, status_pb2
 
 from sandbox.plugins import wire
+from tests.emulator.plugins import sdk_outputs
 
 SECONDS = 10  # the provider's timeout: moto is ready at once
 
@@ -154,7 +155,9 @@ class Plugin:
         if answer.failures:
             raise Refused("; ".join(f"{each.property}: {each.reason}" for each in answer.failures))
         returned: struct_pb2.Struct = getattr(answer, "return")
-        return wire.read(returned)
+        outputs = wire.read(returned)
+        assert outputs.keys() <= sdk_outputs.answers(token)
+        return outputs
 
 
 def unfinished(error: grpc.RpcError) -> provider_pb2.ErrorResourceInitFailed:

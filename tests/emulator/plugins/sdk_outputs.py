@@ -44,14 +44,22 @@ def outputs(token: str) -> dict[str, Any]:
     return found
 
 
+def function_module(token: str) -> types.ModuleType:
+    """The SDK's module of a function: aws:index/getPartition:getPartition is in pulumi_aws.get_partition."""
+    module, name = token.split(":")[1].split("/")
+    return sdk_module("pulumi_aws" if module == "index" else f"pulumi_aws.{module}", snake(name))
+
+
+def answers(token: str) -> set[str]:
+    """The names of the outputs that the SDK's function expects."""
+    classes = inspect.getmembers(function_module(token), inspect.isclass)
+    result = next(kind for name, kind in classes if re.fullmatch(r"Get\w+Result", name))
+    members = inspect.getmembers(result, lambda member: isinstance(member, property))
+    return {getattr(member.fget, "_pulumi_name", name) for name, member in members}
+
+
 def is_optional(declared: Any) -> bool:
     return type(None) in typing.get_args(declared)
-
-
-def is_block(declared: Any) -> bool:
-    """Whether the type is an object, which is null when AWS does not have it."""
-    kinds = [each for each in typing.get_args(declared) or [declared] if each is not type(None)]
-    return inspect.isclass(kinds[0]) and _types.is_output_type(kinds[0])
 
 
 def mismatches(declared: Any, value: Any, path: str) -> Iterator[str]:

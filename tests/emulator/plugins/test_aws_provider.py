@@ -42,6 +42,20 @@ def create(plugin: Plugin) -> Iterator[Callable[..., Resource]]:
         plugin.delete(each)
 
 
+@pytest.fixture
+def in_region(aws_config: dict[str, Any]) -> Iterator[Callable[[str], Plugin]]:
+    """Starts a provider of another region."""
+    started: list[Plugin] = []
+
+    def start(region: str) -> Plugin:
+        started.append(Plugin(aws_config | {"region": region}))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.close()
+
+
 def error_of(call: Callable[[], Any]) -> str:
     """The one line that a user reads."""
     with pytest.raises((grpc.RpcError, Refused)) as caught:
@@ -65,7 +79,12 @@ def error_of(call: Callable[[], Any]) -> str:
             {},
             "aws:ec2/instance:Instance is not a resource type of",
         ),
-        (VPC, {"cidrBlock": "10.0.0.0/16", "ipv6CidrBlock": "::/56"}, "ipv6CidrBlock: is not supported"),
+        (
+            VPC,
+            {"cidrBlock": "10.0.0.0/16", "ipv6CidrBlock": "::/56"},
+            "ipv6CidrBlock: is not supported by the emulated AWS provider, because no program has sent it."
+            " Add it to aws:ec2/vpc:Vpc in sandbox/plugins/aws/ec2.py",
+        ),
         ("aws:ec2/subnet:Subnet", {"cidrBlock": "10.0.0.0/24"}, "vpcId: is required"),
         (VPC, {"cidrBlock": "10.0.0.0/16", "enableDnsSupport": "perhaps"}, "enableDnsSupport: 'perhaps' is not a flag"),
         (ROLE, {"assumeRolePolicy": "{"}, "assumeRolePolicy: not JSON"),
@@ -84,11 +103,6 @@ def error_of(call: Callable[[], Any]) -> str:
             {"securityGroupId": "sg", "ipProtocol": "-1", "cidrIpv4": "0.0.0.0/0", "fromPort": 1, "toPort": 2},
             "must not be set when ipProtocol",
         ),
-        (
-            "aws:ec2/subnet:Subnet",
-            {"vpcId": "v", "availabilityZone": "a", "availabilityZoneId": "b"},
-            "availabilityZoneId: conflicts with availabilityZone",
-        ),
     ],
 )
 def test_unsupported_inputs_are_rejected(plugin: Plugin, kind: str, inputs: dict[str, Any], message: str) -> None:
@@ -102,6 +116,7 @@ def test_unsupported_functions_are_rejected(plugin: Plugin) -> None:
 def test_unsupported_arguments_of_functions_are_rejected(plugin: Plugin) -> None:
     message = error_of(lambda: plugin.invoke("aws:index/getPartition:getPartition", other=1))
     assert "other: is not supported" in message
+    assert "Add it to INVOKES in sandbox/plugins/aws/invokes.py" in message
 
 
 @pytest.mark.parametrize(
@@ -149,10 +164,10 @@ def test_generated_names_are_kept_and_given_names_delete_first(plugin: Plugin) -
     bucket = "aws:s3/bucket:Bucket"
     first = plugin.check(bucket, "it", {})
     assert plugin.check(bucket, "it", {"tags": {"a": "b"}}, first)["bucket"] == first["bucket"]
-    it = Resource(bucket, "it", "id", first, {"bucket": first["bucket"]})
-    assert plugin.diff(it, {"objectLockEnabled": True}).deleteBeforeReplace is False
-    given = Resource(bucket, "it", "id", plugin.check(bucket, "it", {"bucket": "mine"}), {"bucket": "mine"})
-    assert plugin.diff(given, {"bucket": "mine", "objectLockEnabled": True}).deleteBeforeReplace is True
+    for named in ({}, {"name": "mine"}):
+        it = plugin.check(ROLE, "it", {"assumeRolePolicy": TRUST, **named})
+        answer = plugin.diff(Resource(ROLE, "it", "id", it, it), {"assumeRolePolicy": TRUST, "path": "/new/", **named})
+        assert answer.deleteBeforeReplace is bool(named)
 
 
 def test_default_tags_are_added_and_shown_separately(create: Callable[..., Resource], aws: Aws, plugin: Plugin) -> None:
@@ -173,13 +188,6 @@ def test_changed_default_tags_update_the_resources(create: Callable[..., Resourc
         assert changed.state["tags"] == {}
     finally:
         other.close()
-
-
-def test_resource_in_another_region(create: Callable[..., Resource], aws: Callable[..., Any]) -> None:
-    it = create("aws:ec2/eip:Eip", "it", domain="vpc", region="us-west-2")
-    assert it.state["region"] == "us-west-2"
-    held = aws("ec2", "us-west-2").describe_addresses()["Addresses"]
-    assert it.id in [each["AllocationId"] for each in held]
 
 
 def test_ignored_changes_are_not_differences(create: Callable[..., Resource], plugin: Plugin) -> None:
@@ -210,11 +218,45 @@ def test_unknown_inputs_are_accepted_and_force_replacements(create: Callable[...
 
 
 def test_preview_of_a_new_template_version_is_unknown(create: Callable[..., Resource], plugin: Plugin) -> None:
-    it = create("aws:ec2/launchTemplate:LaunchTemplate", "it", instanceType="m6i.large")
-    planned = plugin.preview_update(it, {"instanceType": "m6i.xlarge"})
+    it = create("aws:ec2/launchTemplate:LaunchTemplate", "it", keyName="one")
+    changed = {"keyName": "two"}
+    planned = plugin.preview_update(it, changed)
     assert planned["latestVersion"] is UNKNOWN
     assert planned["arn"] == it.state["arn"]
-    assert plugin.preview_update(it, {"instanceType": "m6i.large"})["latestVersion"] == 1
+    assert plugin.changes(it, changed) == dict.fromkeys(("keyName", "latestVersion", "defaultVersion"), "UPDATE")
+    assert plugin.preview_update(it, {"keyName": "one"})["latestVersion"] == 1
+    assert plugin.changes(it, {"keyName": "one"}) == {}
+
+
+@pytest.mark.parametrize("name", ["securityGroupRule", "bucket"])
+def test_a_type_of_the_plugin_framework_is_found_by_the_id_in_its_state(
+    name: str, create: Callable[..., Resource], plugin: Plugin
+) -> None:
+    if name == "bucket":
+        bucket = create("aws:s3/bucket:Bucket", "it")
+        rules = [{"id": "all", "status": "Enabled", "noncurrentVersionExpiration": {"noncurrentDays": 1}}]
+        it = create(
+            "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration", "it", bucket=bucket.id, rules=rules
+        )
+    else:
+        group = create("aws:ec2/securityGroup:SecurityGroup", "it", vpcId=create(VPC, "it", cidrBlock="10.0.0.0/16").id)
+        given = {"securityGroupId": group.id, "ipProtocol": "-1", "cidrIpv4": "10.0.0.0/8"}
+        it = create("aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule", "it", **given)
+    inputs = {name: value for name, value in it.state.items() if name != "id"}
+    assert plugin.read(Resource(it.type, it.name, it.id, it.inputs, inputs)) is None
+    found = plugin.read(Resource(it.type, it.name, "another", it.inputs, it.state))
+    assert found is not None
+    assert found.state == it.state
+
+
+def test_a_topic_is_created_only_if_there_is_none_of_its_name(plugin: Plugin, aws_config: dict[str, Any]) -> None:
+    """Pulumi's build of the provider asks for the ARN that the topic would have."""
+    topic = plugin.create("aws:sns/topic:Topic", "it", {"name": "existing"})
+    own = Plugin(aws_config | {"skipRequestingAccountId": "false"})
+    message = error_of(lambda: own.create(topic.type, "it", {"name": "existing"}))
+    assert message == "SNS Topic (existing) already exists"
+    own.close()
+    plugin.delete(topic)
 
 
 # Partial failures
@@ -336,7 +378,6 @@ def test_functions_return_the_answer_of_aws(plugin: Plugin) -> None:
     assert caller["arn"] == "arn:aws:iam::123456789012:user/deployer"
     partition = plugin.invoke("aws:index/getPartition:getPartition")
     assert (partition["partition"], partition["dnsSuffix"]) == ("aws", "amazonaws.com")
-    assert partition["reverseDnsPrefix"] == "com.amazonaws"
 
 
 def test_zones_are_filtered_and_sorted(plugin: Plugin) -> None:
@@ -345,20 +386,16 @@ def test_zones_are_filtered_and_sorted(plugin: Plugin) -> None:
     assert every["names"] == ["eu-west-1a", "eu-west-1b", "eu-west-1c"]
     assert every["zoneIds"] == ["euw1-az3", "euw1-az1", "euw1-az2"]
     assert plugin.invoke(token, filters=[{"name": "zone-type", "values": ["local-zone"]}])["names"] == []
-    assert plugin.invoke(token, excludeNames=["eu-west-1b"], region="eu-west-1")["names"] == [
-        "eu-west-1a",
-        "eu-west-1c",
-    ]
 
 
 def test_instance_types_have_architecture_and_gpus(plugin: Plugin) -> None:
     token = "aws:ec2/getInstanceType:getInstanceType"
     with_gpu = plugin.invoke(token, instanceType="g5.xlarge")
     assert with_gpu["supportedArchitectures"] == ["x86_64"]
-    assert with_gpu["gpuses"] == [{"count": 1, "manufacturer": "NVIDIA", "memorySize": 22888, "name": "A10G"}]
-    assert (with_gpu["defaultVcpus"], with_gpu["memorySize"], with_gpu["totalInstanceStorage"]) == (4, 16384, 250)
+    assert with_gpu["gpuses"] == [{"count": 1, "manufacturer": "NVIDIA"}]
+    assert (with_gpu["defaultVcpus"], with_gpu["memorySize"]) == (4, 16384)
     arm = plugin.invoke(token, instanceType="m6g.large")
-    assert (arm["supportedArchitectures"], arm["gpuses"], arm["totalGpuMemory"]) == (["arm64"], [], 0)
+    assert (arm["supportedArchitectures"], arm["gpuses"]) == (["arm64"], [])
     assert "InvalidInstanceType" in error_of(lambda: plugin.invoke(token, instanceType="m0.none"))
 
 
@@ -371,12 +408,11 @@ def test_a_service_of_a_region_is_a_public_parameter(plugin: Plugin) -> None:
     assert f"reading SSM Parameter ({path}/none): couldn't find resource" in missing
 
 
-def test_offerings_are_pairs_of_zone_and_instance_type(plugin: Plugin) -> None:
-    found = plugin.invoke(
+def test_offerings_are_pairs_of_zone_and_instance_type(in_region: Callable[[str], Plugin]) -> None:
+    found = in_region("us-west-2").invoke(
         "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings",
         filters=[{"name": "instance-type", "values": ["m6i.large", "m4.large"]}],
         locationType="availability-zone-id",
-        region="us-west-2",
     )
     pairs = set(zip(found["locations"], found["instanceTypes"], strict=True))
     assert ("usw2-az4", "m6i.large") in pairs
@@ -384,10 +420,10 @@ def test_offerings_are_pairs_of_zone_and_instance_type(plugin: Plugin) -> None:
     assert {kind for _, kind in pairs} == {"m6i.large", "m4.large"}
 
 
-def test_every_zone_of_a_region_without_data_offers_every_type(plugin: Plugin) -> None:
+def test_every_zone_of_a_region_without_data_offers_every_type(in_region: Callable[[str], Plugin]) -> None:
     filters = [{"name": "instance-type", "values": ["m6i.large"]}]
     token = "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings"
-    found = plugin.invoke(token, filters=filters, locationType="availability-zone", region="cn-north-1")
+    found = in_region("cn-north-1").invoke(token, filters=filters, locationType="availability-zone")
     assert found["locations"] == ["cn-north-1a", "cn-north-1b"]
 
 
@@ -410,7 +446,7 @@ def test_quotas_of_ec2_have_a_value(plugin: Plugin) -> None:
     token = "aws:servicequotas/getServiceQuota:getServiceQuota"
     found = plugin.invoke(token, serviceCode="ec2", quotaCode="L-1216C47A")
     assert found["quotaName"] == "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances"
-    assert found["value"] == found["defaultValue"] > 1000
+    assert found["value"] > 1000
     assert "NoSuchResource" in error_of(lambda: plugin.invoke(token, serviceCode="ec2", quotaCode="L-0"))
 
 
@@ -444,7 +480,7 @@ def test_a_key_has_its_state_and_type_or_is_missing(plugin: Plugin, aws: Callabl
     kms.disable_key(KeyId=arn.rpartition("/")[2])
     found = plugin.invoke(token, keyId=arn)
     assert (found["arn"], found["keyManager"], found["keyState"]) == (arn, "CUSTOMER", "Disabled")
-    assert (found["keySpec"], found["keyUsage"], found["awsAccountId"]) == ("RSA_2048", "SIGN_VERIFY", "123456789012")
+    assert (found["keySpec"], found["keyUsage"]) == ("RSA_2048", "SIGN_VERIFY")
     missing = error_of(lambda: plugin.invoke(token, keyId=f"{arn}0"))
     assert f"reading KMS Key ({arn}0): couldn't find resource" in missing
 
