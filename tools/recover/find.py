@@ -40,7 +40,7 @@ def find(client: Client, type_: str, inputs: Inputs, tags: Mapping[str, str]) ->
         return list(SEARCHED[type_](client, {**inputs, "tags": {**(inputs.get("tags") or {}), **tags}}))
     except ClientError as error:
         # The resource or its parent does not exist.
-        if any(word in error.response["Error"]["Code"] for word in ("NotFound", "NoSuchEntity")):
+        if any(word in error.response["Error"]["Code"] for word in ("NotFound", "NoSuch")):
             return []
         raise
 

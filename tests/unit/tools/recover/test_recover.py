@@ -111,7 +111,9 @@ def test_an_object_without_a_namespace_is_known_by_its_name() -> None:
     assert object_id({"metadata": {"name": "efsvol"}}) == "efsvol"
 
 
-@pytest.mark.parametrize(("code", "found"), [("ResourceNotFoundException", []), ("AccessDeniedException", None)])
+@pytest.mark.parametrize(
+    ("code", "found"), [("ResourceNotFoundException", []), ("NoSuchHostedZone", []), ("AccessDeniedException", None)]
+)
 def test_a_resource_that_was_not_created_is_not_found(code: str, found: list[str] | None) -> None:
     eks = mock.Mock()
     eks.return_value.describe_nodegroup.side_effect = ClientError({"Error": {"Code": code}}, "DescribeNodegroup")
