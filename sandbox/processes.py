@@ -138,10 +138,10 @@ def free_ports(count: int) -> list[int]:
     return found
 
 
-def last_lines(log: Path, count: int = 5) -> str:
-    """The last lines of a log, for an error message."""
+def last_lines(log: Path) -> str:
+    """The last five lines of a log, for an error message."""
     try:
-        return "\n".join(log.read_text(errors="replace").splitlines()[-count:])
+        return "\n".join(log.read_text(errors="replace").splitlines()[-5:])
     except FileNotFoundError:
         return "(the log is empty)"
 

@@ -34,8 +34,8 @@ class Step:
     total: int = 0
     detail: str = ""
 
-    def advance(self, count: int = 1) -> None:
-        self.done += count
+    def advance(self) -> None:
+        self.done += 1
 
     def expect(self, total: int) -> None:
         self.total, self.done = total, 0

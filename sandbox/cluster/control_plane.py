@@ -52,7 +52,7 @@ class WorkerNode:
     number: int
     zone: str
     instance_type: str
-    network: int = 64
+    network: int
 
     @property
     def name(self) -> str:

@@ -9,8 +9,9 @@ import re
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing.synchronize import Event
 from pathlib import Path
 
 import pytest
@@ -43,23 +44,30 @@ def test_interrupted_build_does_not_get_the_final_name(cache: Path) -> None:
     assert (build.cached("tools-1", whole) / "tool").read_text() == "whole"
 
 
-def slow_build(log: Path) -> None:
+def build_until(log: Path, waits: Event) -> None:
     def work(folder: Path) -> None:
         with log.open("a") as file:
             file.write("began\n")
-        time.sleep(1)
+        assert waits.wait(60)
         (folder / "tool").touch()
 
+    @contextmanager
+    def step(title: str) -> Iterator[None]:
+        assert title == "waiting for another process that builds tools-2"
+        waits.set()
+        yield
+
+    vars(build)["step"] = step
     assert (build.cached("tools-2", work) / "tool").exists()
 
 
 def test_two_checkouts_build_once(cache: Path, tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    builders = [multiprocessing.Process(target=slow_build, args=(log,)) for _ in range(2)]
+    log, waits = tmp_path / "log", multiprocessing.Event()
+    builders = [multiprocessing.Process(target=build_until, args=(log, waits)) for _ in range(2)]
     for builder in builders:
         builder.start()
     for builder in builders:
-        builder.join(30)
+        builder.join(90)
     assert [builder.exitcode for builder in builders] == [0, 0]
     assert log.read_text() == "began\n"
 
@@ -82,7 +90,8 @@ def test_failed_command_shows_the_end_of_its_output(cache: Path) -> None:
 
 def test_a_running_step_fits_on_one_line_of_the_terminal() -> None:
     near, far = pty.openpty()
-    shown = "import time; from sandbox.progress import step\nwith step('s' * 90): time.sleep(0.5)"
+    shown = "import time; from sandbox import progress\nprogress.REDRAW_SECONDS = 0.01\n"
+    shown += "with progress.step('s' * 90): time.sleep(0.5)"
     subprocess.run([sys.executable, "-c", shown], env=os.environ | {"COLUMNS": "60"}, stdout=far, check=True)
     drawn = os.read(near, 4096).decode().split("\r\x1b[2K")[1:-1]
     os.close(near)

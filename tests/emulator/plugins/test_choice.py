@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import subprocess
 import sys
 from importlib import metadata
@@ -74,14 +75,23 @@ def test_plugin_is_downloaded_into_the_cache(engine: Path) -> None:
 
 
 def test_download_that_does_not_start_is_stopped(engine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choice, "SECONDS_TO_START", 1)
+    monkeypatch.setattr(choice, "SECONDS_TO_START", 0)
     script(engine, download("sleep 30"))
     assert chosen(engine, {"PATH": "/nowhere", "HOME": "/nowhere"}) == {"aws": None, "kubernetes": None}
 
 
 def test_slow_download_may_finish(engine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choice, "SECONDS_TO_START", 5)
-    script(engine, download("echo 'Downloading plugin: 1.2 MiB / 150 MiB'; sleep 6"))
+    start = choice._download
+
+    def start_and_wait_for_output(*arguments: Any) -> subprocess.Popen[bytes]:
+        process = start(*arguments)
+        assert process.stdout
+        assert select.select([process.stdout], [], [], 60)[0]
+        return process
+
+    monkeypatch.setattr(choice, "_download", start_and_wait_for_output)
+    monkeypatch.setattr(choice, "SECONDS_TO_START", 0)
+    script(engine, download("echo 'Downloading plugin: 1.2 MiB / 150 MiB'; sleep 0.2"))
     assert None not in chosen(engine, {"PATH": "/nowhere", "HOME": "/nowhere"}).values()
 
 
