@@ -102,7 +102,7 @@ class Backend(EKSBackend):
         self, name: str, role_arn: str, resources_vpc_config: dict[str, Any], **given: Any
     ) -> Cluster:
         access, upgrade = given.pop("access_config", None) or {}, given.pop("upgrade_policy", None)
-        protected, caller = given.pop("deletion_protection", None), given.pop("caller")
+        caller = given.pop("caller")
         bootstrap = given.pop("bootstrap_self_managed_addons", None)
         eks_addons.check_kubernetes_version(given.get("version"))
         eks_rules.check_encryption(self.account_id, self.region_name, caller, given["encryption_config"])
@@ -138,7 +138,6 @@ class Backend(EKSBackend):
         cluster.platform_version = cluster.platformVersion
         cluster.access_config = {"authenticationMode": access.get("authenticationMode", "CONFIG_MAP")}
         cluster.upgrade_policy = upgrade or {"supportType": "EXTENDED"}
-        cluster.deletion_protection = bool(protected)
         cluster.addons, cluster.access_entries, cluster.updates = {}, {}, {}
         cluster.self_managed = set() if bootstrap is False else set(eks_addons.BOOTSTRAPPED)
         group = ec2.create_security_group(
@@ -154,10 +153,7 @@ class Backend(EKSBackend):
         return cluster  # type: ignore[no-any-return]
 
     def delete_cluster(self, name: str) -> Cluster:
-        cluster: Any = self.describe_cluster(name)
-        if cluster.deletion_protection:
-            raise InvalidRequestException(message=f"Cluster {name} has deletion protection enabled")
-        super().delete_cluster(name)
+        cluster: Any = super().delete_cluster(name)
         ec2 = ec2_backends[self.account_id][self.region_name]
         ec2.delete_security_group(group_id=cluster.resources_vpc_config["clusterSecurityGroupId"])
         return cluster  # type: ignore[no-any-return]
@@ -189,7 +185,7 @@ class Backend(EKSBackend):
             given.get("instance_types") or ["t3.medium"],
             ec2.describe_instance_type_offerings("availability-zone-id"),
         )
-        update_config, repair = given.pop("update_config", None), given.pop("node_repair_config", None)
+        update_config = given.pop("update_config", None)
         cluster: Any = self.describe_cluster(cluster_name)
         version = given.pop("version", None) or cluster.version
         group: Any = super().create_nodegroup(
@@ -203,7 +199,6 @@ class Backend(EKSBackend):
         if given.get("launch_template") and not given.get("disk_size"):
             group.disk_size = None
         group.update_config = update_config or {"maxUnavailable": 1}
-        group.node_repair_config = repair or {"enabled": False}
         if eks_addons.node_groups(cluster) and not eks_addons.nodes_can_start(cluster):
             group.status = "CREATE_FAILED"
         if why := self._why_disks_fail(group):
@@ -458,7 +453,6 @@ class Response(EKSResponse):
                 remote_network_config="remoteNetworkConfig",
                 access_config="accessConfig",
                 upgrade_policy="upgradePolicy",
-                deletion_protection="deletionProtection",
                 bootstrap_self_managed_addons="bootstrapSelfManagedAddons",
             ),
         )
@@ -470,8 +464,6 @@ class Response(EKSResponse):
             logging="logging",
             access_config="accessConfig",
             upgrade_policy="upgradePolicy",
-            deletion_protection="deletionProtection",
-            kubernetes_network_config="kubernetesNetworkConfig",
         )
         return ActionResult({"update": self.eks.update_cluster(self._get_param("name"), "ConfigUpdate", **changes)})
 
@@ -512,7 +504,6 @@ class Response(EKSResponse):
                 version="version",
                 release_version="releaseVersion",
                 update_config="updateConfig",
-                node_repair_config="nodeRepairConfig",
             )
         )
         return ActionResult({"nodegroup": group})
@@ -575,14 +566,6 @@ class Response(EKSResponse):
     def list_access_entries(self) -> ActionResult:
         entries = self.eks.describe_cluster(self._get_param("name")).access_entries
         return ActionResult({"accessEntries": list(entries)})
-
-    def update_access_entry(self) -> ActionResult:
-        entry = self.eks.describe_access_entry(*self._parameters("name", "principalArn"))
-        groups, username = self._parameters("kubernetesGroups", "username")
-        entry.kubernetes_groups = entry.kubernetes_groups if groups is None else groups
-        entry.username = username or entry.username
-        entry.modified_at = utcnow()
-        return ActionResult({"accessEntry": entry})
 
     def delete_access_entry(self) -> ActionResult:
         cluster, principal = self._parameters("name", "principalArn")
