@@ -25,7 +25,10 @@ AWS = f"resource-aws-v{metadata.version('pulumi-aws')}/pulumi-resource-aws"
 
 @pytest.fixture
 def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A `pulumi` whose `plugin install` fails; tests replace it."""
+    """A `pulumi` whose `plugin install` fails; tests replace it. This machine has no official plugin."""
+    folders = os.environ["PATH"].split(os.pathsep)
+    monkeypatch.setenv("PATH", os.pathsep.join(each for each in folders if not [*Path(each).glob("pulumi-resource-*")]))
+    monkeypatch.delenv("PULUMI_HOME", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return script(tmp_path / "engine/pulumi", "exit 1")
 
