@@ -174,8 +174,7 @@ async def _has_log_group(settings: Settings, opts: Options) -> bool:
 
 
 async def _key(settings: Settings, opts: Options) -> KmsKey | NoAnswerError | None:
-    named = KMS_KEY.fullmatch(settings.kms_key_arn)
-    if named is None or named["region"] != settings.region:  # another check reports the ARN
+    if not KMS_KEY.fullmatch(settings.kms_key_arn):  # another check reports the ARN
         return None
     return await _ask(
         aws.kms.get_key_output(key_id=settings.kms_key_arn, opts=opts),
@@ -254,9 +253,9 @@ async def _ask_all(
     names: Iterable[K], question: Callable[[K], pulumi.Output[T]], read: Callable[[T], R]
 ) -> dict[K, R | NoAnswerError]:
     """One answer for each name."""
-    unique = list(dict.fromkeys(names))
-    answers = await asyncio.gather(*(_ask(question(name), read) for name in unique))
-    return dict(zip(unique, answers, strict=True))
+    names = tuple(names)
+    answers = await asyncio.gather(*(_ask(question(name), read) for name in names))
+    return dict(zip(names, answers, strict=True))
 
 
 def _answered(answers: Mapping[K, R | NoAnswerError]) -> dict[K, R]:

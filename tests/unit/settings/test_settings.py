@@ -264,6 +264,9 @@ def test_types_that_the_zones_of_a_running_stack_do_not_offer_are_reported(progr
         'workers.instanceTypes: ["g4dn.xlarge"] contains types that us-west-2a, a zone of this stack, does not offer: '
         "g4dn.xlarge. Write types that it offers. To use other zones, run `pulumi destroy` first."
     ]
+    # If the settings name the zones, the same problem is reported once.
+    named = {"availabilityZones": ["us-west-2a", "us-west-2b"], "workers": {"instanceTypes": ["g4dn.xlarge"]}}
+    assert len(refusal(program, named, aws=aws)) == 1
     # The second zone has no workers by default, and a paused stack has none at all.
     program({"workers": {"instanceTypes": ["g5.xlarge"]}}, aws=aws)
     assert len(refusal(program, {"workers": {"instanceTypes": ["g5.xlarge"], "zones": "all"}}, aws=aws)) == 1
