@@ -79,7 +79,7 @@ def planned_creates(stack: str, config_file: str) -> list[Resource]:
         previewed = {"steps": [], "diagnostics": [{"severity": "error", "message": done.stderr}]}
     if done.returncode:
         errors = [each["message"] for each in previewed["diagnostics"] if each["severity"] == "error"]
-        reason = " ".join("".join(errors[:1]).split()).removeprefix("error: ")
+        reason = " ".join("".join(errors[:1]).split()).removeprefix("error: ").removeprefix("Preview failed: ")
         print(f"`pulumi preview` failed, so `recover` does not know all that `pulumi up` would create: {reason}")
     return [each["newState"] for each in previewed["steps"] if each["op"] == "create"]
 
