@@ -91,6 +91,7 @@ def export_job_spec(
         command=["bash", f"{contract.SCRIPTS}/export.sh"],
         env={
             **both,
+            Env.CHECKPOINT: contract.CHECKPOINT.pattern,
             Env.DONE_FILE: contract.DONE_FILE,
             Env.MADE_FROM_FILE: contract.MADE_FROM_FILE,
             Env.NEWEST_FILE: contract.NEWEST_FILE,

@@ -77,6 +77,7 @@ def main() -> int:
         "AWS_ACCESS_KEY_ID": "key",
         "AWS_SECRET_ACCESS_KEY": "secret",
         "AWS_DEFAULT_REGION": "us-east-1",
+        "CHECKPOINT": contract.CHECKPOINT.pattern,
         "DONE_FILE": contract.DONE_FILE,
         "MADE_FROM_FILE": contract.MADE_FROM_FILE,
         "NEWEST_FILE": contract.NEWEST_FILE,

@@ -29,7 +29,16 @@ def test_checkpoints_are_ordered_by_number(tmp_path: Path) -> None:
 
 
 def test_other_folders_are_not_checkpoints(tmp_path: Path) -> None:
-    make(tmp_path, "pass-00001", "pass-00002-backup", "pass-", "pass-00003.old", "xpass-00004", ".pass-00005")
+    make(
+        tmp_path,
+        "pass-00001",
+        "pass-00002-backup",
+        "pass-",
+        "pass-00003.old",
+        "xpass-00004",
+        ".pass-00005",
+        "pass-1234567890",
+    )
     messages: list[str] = []
     assert newest_checkpoint(tmp_path, messages.append) == "pass-00001"
     assert messages == []

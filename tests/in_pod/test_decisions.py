@@ -185,6 +185,7 @@ def test_too_many_attempts_without_a_new_checkpoint_are_a_failure() -> None:
     action = decide(seen, settings(0))
     assert isinstance(action, Publish)
     assert action.attempt.result == "failed"
+    assert action.attempt.ended == ENDED.ended, "the attempt had ended before"
     assert action.attempt.reason == f"3 attempts in a row made no new checkpoint; the last ended because {ENDED.reason}"
 
 

@@ -133,6 +133,7 @@ def export(bucket: Bucket, tmp_path: Path) -> Export:
     environment = {
         **bucket.environment,
         "OUTPUT_DIR": str(output),
+        "CHECKPOINT": contract.CHECKPOINT.pattern,
         "DONE_FILE": "done",
         "MADE_FROM_FILE": "made-from.json",
         "NEWEST_FILE": "newest-checkpoint",
@@ -250,7 +251,7 @@ def test_strange_names_arrive_and_what_s3_cannot_store_is_named(export: Export) 
 
 
 def test_the_newest_checkpoint_is_the_one_with_the_highest_number(export: Export) -> None:
-    for name in ("pass-9", "pass-100000", "pass-00010", "pass-00099-backup", "pass-"):
+    for name in ("pass-9", "pass-100000", "pass-00010", "pass-00099-backup", "pass-", "pass-1234567890"):
         add_checkpoint(export.output, name)
     assert "the newest checkpoint is s3://bucket/job/output/pass-100000\n" in export.succeed()
     assert export.exported() == export.files()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -80,6 +81,10 @@ def test_the_report_delays_no_decision_and_is_written_at_the_end(leader: Trainer
     leader.publish(ENDED, 3.0)
     assert read_history(tmp_path / contract.OUTPUT) == [contract.Attempt("job-1", 4, 1.0, "", 2.0, ENDED.reason)]
     assert not page.exists()
+    deadline = time.monotonic() + 60
+    while not page.exists():
+        assert time.monotonic() < deadline, "it is not written during the training"
+        time.sleep(0.05)
     leader.publish(replace(ENDED, result=contract.FAILED), 4.0)
     assert "Failed" in page.read_text()
 

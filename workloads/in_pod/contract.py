@@ -70,6 +70,7 @@ class Env:
     DATA_RECORDS = "DATA_RECORDS"
     # The export Job.
     DESTINATION = "DESTINATION"
+    CHECKPOINT = "CHECKPOINT"
     DONE_FILE = "DONE_FILE"
     MADE_FROM_FILE = "MADE_FROM_FILE"
     EXPORT_AGAIN = "EXPORT_AGAIN"
@@ -121,7 +122,8 @@ NOT_STARTED = (126, 127, 128)
 # How a training ends.
 FINISHED, FAILED = "finished", "failed"
 
-CHECKPOINT = re.compile(r"pass-(\d{1,9})")
+# export.sh uses this expression too, so it must mean the same in bash.
+CHECKPOINT = re.compile("pass-([0-9]{1,9})")
 
 
 def run_again(job: str) -> str:

@@ -98,8 +98,8 @@ check_files() {
     done
 }
 
-needed=(JOB_NAME EXPORT_AGAIN TRAINING_AGAIN OUTPUT_DIR DONE_FILE MADE_FROM_FILE NEWEST_FILE DESTINATION FAILURE_FILE
-    SUBJECT_FILE MESSAGE_FILE)
+needed=(JOB_NAME EXPORT_AGAIN TRAINING_AGAIN OUTPUT_DIR CHECKPOINT DONE_FILE MADE_FROM_FILE NEWEST_FILE DESTINATION
+    FAILURE_FILE SUBJECT_FILE MESSAGE_FILE)
 for name in "${needed[@]}"; do
     [[ -n ${!name:-} ]] || fail "$name is not set: the export Job must set it"
 done
@@ -127,7 +127,7 @@ for path in "$OUTPUT_DIR"/*; do
     elif [[ $name == "$NEWEST_FILE" ]]; then
         skip "$name" "the export itself writes a file with this name"
         continue
-    elif [[ $name =~ ^pass-([0-9]+)$ ]]; then
+    elif [[ $name =~ ^$CHECKPOINT$ ]]; then
         number=$((10#${BASH_REMATCH[1]}))
         settle "$path/$DONE_FILE"
         if [[ ! -f $path/$DONE_FILE ]]; then
