@@ -15,12 +15,14 @@ from policy.graph import Resource, Stack, Unknown
 from tests.unit.program import EVERYTHING, EXISTING_KEY, Graph, config_of, run, stack_files
 
 ACCOUNT, OTHER_ACCOUNT = "123456789012", "210987654321"
-DISK = {"ebs": {"encrypted": "true", "kmsKeyId": Unknown()}}
 
 
-def made(type_: str, stack: str = "dev", name: str = "thing", **inputs: Any) -> Resource:
+def made(type_: str, stack: str = "dev", name: str = "thing", refs: Mapping[str, str] = {}, **inputs: Any) -> Resource:
+    """A resource, with properties that depend on other resources and are not known yet."""
     tags = {"defaultTags": json.dumps({"tags": {"project": "p", "stack": stack}})}
-    return Resource(f"urn:pulumi:{stack}::p::{type_}::{name}", type_, name, inputs, provider=tags)
+    links = {key: frozenset(URNS[each] for each in names.split()) for key, names in refs.items()}
+    given = {**dict.fromkeys(refs, Unknown()), **inputs}
+    return Resource(f"urn:pulumi:{stack}::p::{type_}::{name}", type_, name, given, links, provider=tags)
 
 
 def policy(*statements: Mapping[str, Any]) -> str:
@@ -46,14 +48,16 @@ def with_documents(value: Any, key: str = "") -> Any:
 
 def resource_of(case: Mapping[str, Any]) -> Resource:
     inputs = dict(case)
-    stack, provider = inputs.pop("stack", "dev"), inputs.pop("provider", None)
+    provider = inputs.pop("provider", None)
+    how = {key: inputs.pop(key) for key in ("stack", "name", "refs") if key in inputs}
     ((type_, given),) = inputs.items()
-    resource = made(type_, stack, **with_documents(given))
+    resource = made(type_, **how, **with_documents(given))
     return replace(resource, provider=provider) if provider else resource
 
 
 CASES: Mapping[str, Any] = yaml.load(Path(__file__).with_name("cases.yaml").read_text(), Loader)
-OPEN, ACCOUNT_DECIDES = CASES["bases"]["everybody"], CASES["bases"]["account"]
+CONNECTIONS = CASES["connections"]
+URNS = {case["name"]: f"urn:pulumi:dev::p::{next(iter(case))}::{case['name']}" for case in CONNECTIONS["stack"]}
 RULES = {rule.__name__: rule for rule in rules.RESOURCE_RULES}
 PASSING = [(name, resource_of(case)) for name in RULES for case in CASES[name]["passes"]]
 VIOLATING = [
@@ -79,154 +83,11 @@ def test_a_resource_violates_the_rule(rule: str, resource: Resource, words: str)
 
 
 def test_every_case_belongs_to_a_rule() -> None:
-    assert CASES.keys() - {"bases"} == RULES.keys()
+    assert CASES.keys() - {"bases", "connections"} == RULES.keys()
     assert all(CASES[name]["passes"] and CASES[name]["violates"] for name in RULES)
 
 
-def connected(resource: Resource, **refs: Resource) -> Resource:
-    """The resource with properties that depend on other resources and are not known yet."""
-    links = {key: frozenset({other.urn}) for key, other in refs.items()}
-    return Resource(
-        resource.urn, resource.type, resource.name, {**dict.fromkeys(refs, Unknown()), **resource.inputs}, links
-    )
-
-
-KEY = made(iam_documents.KEY, name="key", policy=policy(ACCOUNT_DECIDES))
-WORKERS, EFS_GROUP, OTHERS = (made(rules.GROUP, name=name) for name in ("workers", "efs-group", "others"))
-BUCKET = made(rules.BUCKET, name="bucket")
-TEMPLATE = connected(
-    made(rules.TEMPLATE, name="template", blockDeviceMappings=[DISK]),
-    blockDeviceMappings=KEY,
-    vpcSecurityGroupIds=WORKERS,
-)
-NFS = connected(
-    made(rules.INGRESS, name="nfs", ipProtocol="tcp", fromPort=2049, toPort=2049),
-    securityGroupId=EFS_GROUP,
-    referencedSecurityGroupId=WORKERS,
-)
-GOOD = {
-    "block": connected(made(rules.BUCKET_BLOCK), bucket=BUCKET),
-    **{
-        resource.name: resource
-        for resource in (
-            KEY,
-            WORKERS,
-            EFS_GROUP,
-            OTHERS,
-            BUCKET,
-            TEMPLATE,
-            NFS,
-            connected(made(rules.FILE_SYSTEM, name="efs", encrypted=True), kmsKeyId=KEY),
-            connected(made(rules.LOG_GROUP, name="logs"), kmsKeyId=KEY),
-            connected(made(rules.CLUSTER, name="eks"), encryptionConfig=KEY),
-            connected(made(rules.TOPIC, name="topic"), kmsMasterKeyId=KEY),
-            connected(made(rules.BUCKET_ENCRYPTION, name="encryption"), bucket=BUCKET, rules=KEY),
-            connected(
-                made(iam_documents.BUCKET_POLICY, name="policy", policy=policy({**OPEN, "Effect": "Deny"})),
-                bucket=BUCKET,
-            ),
-            connected(made(rules.MOUNT_TARGET, name="mount"), securityGroups=EFS_GROUP),
-            made("aws:eks/accessEntry:AccessEntry", name="entry", principalArn=f"arn:aws:iam::{ACCOUNT}:role/admin"),
-        )
-    },
-}
-
-VIOLATING_STACKS: list[tuple[str, Resource, str]] = [
-    ("efs", made(rules.FILE_SYSTEM, encrypted=True), "thing: kmsKeyId is not the key of the stack"),
-    ("efs", connected(made(rules.FILE_SYSTEM, encrypted=True), kmsKeyId=BUCKET), "thing: kmsKeyId is not"),
-    ("efs", connected(made(rules.FILE_SYSTEM), kmsKeyId=KEY), "thing: encrypted is off"),
-    ("logs", made(rules.LOG_GROUP, kmsKeyId="arn:other"), "thing: kmsKeyId is not"),
-    ("topic", made(rules.TOPIC), "thing: kmsMasterKeyId is not the key of the stack"),
-    ("eks", made(rules.CLUSTER), "thing: encryptionConfig.provider.keyArn is not"),
-    ("encryption", connected(made(rules.BUCKET_ENCRYPTION), bucket=BUCKET), "thing: rules.applyServerSide"),
-    ("encryption", made(rules.GROUP), "bucket: bucket has no encryption configuration"),
-    (
-        "template",
-        connected(made(rules.TEMPLATE), vpcSecurityGroupIds=WORKERS),
-        "thing: blockDeviceMappings does not list the disk",
-    ),
-    (
-        "template",
-        connected(made(rules.TEMPLATE, blockDeviceMappings=[DISK, {"ebs": {}}]), vpcSecurityGroupIds=WORKERS),
-        "thing: blockDeviceMappings.ebs.encrypted is off",
-    ),
-    (
-        "template",
-        connected(made(rules.TEMPLATE, blockDeviceMappings=[DISK]), vpcSecurityGroupIds=WORKERS),
-        "thing: blockDeviceMappings.ebs.kmsKeyId is not",
-    ),
-    ("block", made(rules.GROUP), "bucket: bucket does not block public access"),
-    (
-        "template",
-        connected(
-            made(rules.TEMPLATE, blockDeviceMappings=[DISK, {"ebs": {"encrypted": "true", "kmsKeyId": "arn:other"}}]),
-            blockDeviceMappings=KEY,
-            vpcSecurityGroupIds=WORKERS,
-        ),
-        "thing: blockDeviceMappings.ebs.kmsKeyId is not the key of the stack",
-    ),
-    (
-        "policy",
-        made(iam_documents.BUCKET_POLICY, policy=policy({**OPEN, "Principal": {"AWS": OTHER_ACCOUNT}})),
-        f"thing: policy names the account {OTHER_ACCOUNT}",
-    ),
-    (
-        "entry",
-        made("aws:eks/accessEntry:AccessEntry", principalArn=f"arn:aws:iam::{OTHER_ACCOUNT}:role/admin"),
-        f"thing: principalArn names the account {OTHER_ACCOUNT}",
-    ),
-    (
-        "key",
-        Resource(
-            KEY.urn,
-            KEY.type,
-            "key",
-            {"policy": policy(ACCOUNT_DECIDES, {**OPEN, "Principal": {"AWS": f"arn:aws:iam::{OTHER_ACCOUNT}:root"}})},
-        ),
-        f"key: policy names the account {OTHER_ACCOUNT}",
-    ),
-    (
-        "nfs",
-        Resource(
-            NFS.urn, NFS.type, "nfs", {**NFS.inputs, "referencedSecurityGroupId": f"{OTHER_ACCOUNT}/sg-0abc"}, NFS.refs
-        ),
-        f"nfs: referencedSecurityGroupId names the account {OTHER_ACCOUNT}",
-    ),
-    ("mount", made(rules.MOUNT_TARGET), "thing: securityGroups is empty"),
-    (
-        "nfs",
-        connected(
-            made(rules.INGRESS, ipProtocol="tcp", fromPort=2049, toPort=2049),
-            securityGroupId=EFS_GROUP,
-            referencedSecurityGroupId=OTHERS,
-        ),
-        "thing: referencedSecurityGroupId allows access to the file system",
-    ),
-    (
-        "nfs",
-        Resource(
-            NFS.urn,
-            NFS.type,
-            "nfs",
-            NFS.inputs,
-            {**NFS.refs, "referencedSecurityGroupId": frozenset({WORKERS.urn, OTHERS.urn})},
-        ),
-        "nfs: referencedSecurityGroupId allows access to the file system",
-    ),
-    (
-        "nfs",
-        connected(
-            made(rules.INGRESS, ipProtocol="tcp", fromPort=2049, toPort=2049, cidrIpv4="10.0.0.0/16"),
-            securityGroupId=EFS_GROUP,
-        ),
-        "thing: referencedSecurityGroupId allows access to the file system",
-    ),
-    (
-        "nfs",
-        connected(made(rules.INGRESS, ipProtocol="-1"), securityGroupId=EFS_GROUP, referencedSecurityGroupId=WORKERS),
-        "thing: fromPort opens more than NFS",
-    ),
-]
+STACK = {case["name"]: resource_of(case) for case in CONNECTIONS["stack"]}
 
 
 def findings(stack: Stack) -> dict[str, list[str]]:
@@ -242,12 +103,12 @@ def connection_findings(stack: Stack) -> list[str]:
 
 
 def test_a_stack_passes_the_rules_about_connections() -> None:
-    assert connection_findings(Stack(list(GOOD.values()))) == []
+    assert connection_findings(Stack(list(STACK.values()))) == []
 
 
-@pytest.mark.parametrize(("instead_of", "resource", "words"), VIOLATING_STACKS)
-def test_a_stack_violates_a_rule_about_connections(instead_of: str, resource: Resource, words: str) -> None:
-    problems = connection_findings(Stack(list({**GOOD, instead_of: resource}.values())))
+@pytest.mark.parametrize(("instead_of", "words", "case"), CONNECTIONS["violates"])
+def test_a_stack_violates_a_rule_about_connections(instead_of: str, words: str, case: Mapping[str, Any]) -> None:
+    problems = connection_findings(Stack(list({**STACK, instead_of: resource_of(case)}.values())))
     assert len(problems) == 1, problems
     assert problems[0].startswith(words)
 
@@ -277,18 +138,14 @@ def stack_of(graph: Graph) -> Stack:
 EVERYTHING_ON = {**EVERYTHING, "paddle-on-aws:trainers": 3, "paddle-on-aws:export": {"enabled": True}}
 
 
-@pytest.mark.parametrize("more", [{}, EVERYTHING_ON], ids=["as it is", "everything on"])
+WITH_GIVEN_KEY = {**EVERYTHING_ON, "paddle-on-aws:kmsKeyArn": EXISTING_KEY}
+
+
+@pytest.mark.parametrize("more", [{}, EVERYTHING_ON, WITH_GIVEN_KEY], ids=["as it is", "everything on", "given key"])
 @pytest.mark.parametrize("stack", stack_files())
 def test_every_stack_passes_every_rule(monkeypatch: pytest.MonkeyPatch, stack: str, more: Mapping[str, Any]) -> None:
-    seen = findings(stack_of(run(monkeypatch, {**config_of(stack), **more}, stack)))
-    assert not any(seen.values()), seen
-
-
-@pytest.mark.parametrize("stack", stack_files())
-def test_every_stack_with_an_existing_key_passes_every_rule(monkeypatch: pytest.MonkeyPatch, stack: str) -> None:
-    config = {**config_of(stack), **EVERYTHING_ON, "paddle-on-aws:kmsKeyArn": EXISTING_KEY}
-    made = stack_of(run(monkeypatch, config, stack))
-    assert not made.of(iam_documents.KEY)
+    made = stack_of(run(monkeypatch, {**config_of(stack), **more}, stack))
+    assert bool(made.of(iam_documents.KEY)) is (more is not WITH_GIVEN_KEY)
     seen = findings(made)
     assert not any(seen.values()), seen
 
@@ -301,16 +158,15 @@ def encrypted_with(**keys: Any) -> list[str]:
     arn = dict.fromkeys(("cluster", "efs", "bucket", "disk", "topic"), EXISTING_KEY) | keys
     default = {"applyServerSideEncryptionByDefault": {"kmsMasterKeyId": arn["bucket"]}}
     disk = {"ebs": {"encrypted": "true", "kmsKeyId": arn["disk"]}}
-    without_key = {name: resource for name, resource in GOOD.items() if resource.type != iam_documents.KEY}
+    kept = {name: resource for name, resource in STACK.items() if name not in ("key", "logs")}
     replaced = (
         made(rules.CLUSTER, name="eks", encryptionConfig={"provider": {"keyArn": arn["cluster"]}}),
         made(rules.FILE_SYSTEM, name="efs", encrypted=True, kmsKeyId=arn["efs"]),
-        connected(made(rules.BUCKET_ENCRYPTION, name="encryption", rules=[default]), bucket=BUCKET),
-        connected(made(rules.TEMPLATE, name="template", blockDeviceMappings=[disk]), vpcSecurityGroupIds=WORKERS),
+        made(rules.BUCKET_ENCRYPTION, name="encryption", rules=[default], refs={"bucket": "bucket"}),
+        made(rules.TEMPLATE, name="template", blockDeviceMappings=[disk], refs={"vpcSecurityGroupIds": "workers"}),
         made(rules.TOPIC, name="topic", kmsMasterKeyId=arn["topic"]),
     )
-    without_logs = {name: resource for name, resource in without_key.items() if name != "logs"}
-    return connection_findings(Stack(list({**without_logs, **{each.name: each for each in replaced}}.values())))
+    return connection_findings(Stack(list({**kept, **{each.name: each for each in replaced}}.values())))
 
 
 def test_an_existing_key_encrypts_everything() -> None:
@@ -332,7 +188,7 @@ def test_the_cluster_must_name_a_key(key: Any) -> None:
 
 def test_a_stack_with_a_key_may_not_use_another_one() -> None:
     cluster = made(rules.CLUSTER, name="eks", encryptionConfig={"provider": {"keyArn": EXISTING_KEY}})
-    problems = connection_findings(Stack(list({**GOOD, "eks": cluster}.values())))
+    problems = connection_findings(Stack(list({**STACK, "eks": cluster}.values())))
     assert any("encryptionConfig.provider.keyArn is not the key of the stack" in problem for problem in problems)
 
 
@@ -343,6 +199,5 @@ def test_the_account_of_an_existing_key_is_the_account_of_the_stack() -> None:
 
 
 def test_the_program_uses_every_allowed_type_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    graphs = [run(monkeypatch, {**config_of(s), **more}, s) for s in stack_files() for more in ({}, EVERYTHING_ON)]
-    used = {resource.type for graph in graphs for resource in graph.resources.values()}
+    used = {each.type for each in run(monkeypatch, EVERYTHING_ON).resources.values()}
     assert {kind for kind in used if not kind.startswith(COMPONENTS)} == ALLOWED_TYPES
