@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.program import EVERYTHING, Graph, config_of, run, stack_files, with_workers
+from tests.unit.program import EVERYTHING, NAME, Graph, config_of, run, stack_files, with_workers
 
 RunStack = Callable[..., Graph]
 Shape = tuple[str, Mapping[str, Any]]
@@ -29,7 +29,7 @@ def program(monkeypatch: pytest.MonkeyPatch) -> RunStack:
     """Runs the stack dev with changed settings."""
 
     def start(changes: Mapping[str, Any] | None = None, stack: str = "dev", **how: Any) -> Graph:
-        keyed = {f"paddle-on-aws:{key}": value for key, value in (changes or {}).items()}
+        keyed = {key if key.startswith("aws:") else f"{NAME}:{key}": value for key, value in (changes or {}).items()}
         return run(monkeypatch, {**config_of(stack), **keyed}, stack, **how)
 
     return start
