@@ -1,6 +1,7 @@
 """What the unit tests share: the configurations that cover every shape of the graph, and a program with mocks."""
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import pytest
@@ -22,6 +23,23 @@ SHAPES: Mapping[str, Shape] = {
 def shape(request: pytest.FixtureRequest) -> Shape:
     """The name of a stack and its configuration."""
     return SHAPES[request.param]
+
+
+@pytest.fixture(scope="session")
+def shipped() -> Callable[[str], Graph]:
+    """Stacks as their files describe them. The tests share these graphs, so they must not patch the program."""
+
+    @cache
+    def graph(stack: str) -> Graph:
+        with pytest.MonkeyPatch.context() as patch:
+            return run(patch, config_of(stack), stack)
+
+    return graph
+
+
+@pytest.fixture(scope="session")
+def dev(shipped: Callable[[str], Graph]) -> Graph:
+    return shipped("dev")
 
 
 @pytest.fixture

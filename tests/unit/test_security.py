@@ -3,11 +3,12 @@
 import base64
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.unit.conftest import RunStack
 from tests.unit.program import ACCOUNT, Aws, Graph, config_of, run, stack_files
@@ -17,19 +18,7 @@ RULES = (
     "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule",
 )
 ADMIN = "arn:aws:iam::123456789012:role/admin"
-KEY_ARN = f"arn:aws:mock:us-west-2:{ACCOUNT}:key"
-BUCKET_ARN = f"arn:aws:mock:us-west-2:{ACCOUNT}:paddle-dev"
-EFS_ARN = f"arn:aws:mock:us-west-2:{ACCOUNT}:efs"
-ISSUER = "oidc.eks.example.amazonaws.com/id/ABCDEF"
-USE = [
-    "Decrypt",
-    "DescribeKey",
-    "Encrypt",
-    "GenerateDataKey",
-    "GenerateDataKeyWithoutPlaintext",
-    "ReEncryptFrom",
-    "ReEncryptTo",
-]
+STATEMENTS = yaml.safe_load(Path(__file__).with_name("iam_statements.yaml").read_text())
 # The default statement of key policies: IAM policies of the account decide.
 ACCOUNT_DECIDES = {
     "Sid": "EnableIamPolicies",
@@ -68,8 +57,8 @@ BASE_RULES = {
 
 
 @pytest.mark.parametrize("stack", stack_files())
-def test_security_groups_allow_exactly_this(monkeypatch: pytest.MonkeyPatch, stack: str) -> None:
-    graph = run(monkeypatch, config_of(stack), stack)
+def test_security_groups_allow_exactly_this(shipped: Callable[[str], Graph], stack: str) -> None:
+    graph = shipped(stack)
     assert rules(graph) == {
         *BASE_RULES,
         ("control-plane-group", "in", "tcp", "443-443", graph.named("vpc").inputs["cidrBlock"]),
@@ -78,7 +67,7 @@ def test_security_groups_allow_exactly_this(monkeypatch: pytest.MonkeyPatch, sta
         assert not {"ingress", "egress"} & set(group.inputs), f"{group.urn} also has inline rules"
 
 
-def test_ssh_is_open_only_to_the_given_addresses(program: RunStack) -> None:
+def test_ssh_is_open_only_to_the_given_addresses(program: RunStack, dev: Graph) -> None:
     key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
     graph = program({"sshPublicKey": key, "apiAccessCidrs": ["8.8.8.8/32", "9.9.9.0/24"]})
     cidrs = ("8.8.8.8/32", "9.9.9.0/24")
@@ -87,7 +76,7 @@ def test_ssh_is_open_only_to_the_given_addresses(program: RunStack) -> None:
     assert graph.named("worker-key").inputs["publicKey"] == key
     assert graph.named("worker-template").inputs["keyName"] == "worker-key-1a2b3c4"
     assert "AmazonSSMManagedInstanceCore" not in policies(graph, "worker")
-    assert "AmazonSSMManagedInstanceCore" in policies(program(), "worker")
+    assert "AmazonSSMManagedInstanceCore" in policies(dev, "worker")
 
 
 def policies(graph: Graph, role: str) -> set[str]:
@@ -95,8 +84,8 @@ def policies(graph: Graph, role: str) -> set[str]:
     return {p.inputs["policyArn"].rpartition("/")[2] for p in attached if p.inputs["role"] == f"{role}-role"}
 
 
-def test_no_other_managed_policies_are_attached(program: RunStack) -> None:
-    graph = program({}, stack="prod")
+def test_no_other_managed_policies_are_attached(shipped: Callable[[str], Graph]) -> None:
+    graph = shipped("prod")
     assert policies(graph, "cluster") == {"AmazonEKSClusterPolicy"}
     ours = {"AmazonEC2ContainerRegistryPullOnly", "AmazonEKSWorkerNodePolicy", "AmazonEKS_CNI_Policy"}
     assert policies(graph, "worker") == {*ours, "AmazonSSMManagedInstanceCore"}
@@ -122,49 +111,13 @@ def test_no_wildcards(monkeypatch: pytest.MonkeyPatch, stack: str) -> None:
                 assert statement["Resource"] != "*", f"{name}: {statement}"
 
 
-def kms(*actions: str) -> list[str]:
-    return [f"kms:{action}" for action in actions]
-
-
-def test_the_key_policy_has_exactly_these_statements(program: RunStack) -> None:
-    service_roles = f"arn:aws:iam::{ACCOUNT}:role/aws-service-role"
-    launching = [
-        f"{service_roles}/autoscaling.amazonaws.com/AWSServiceRoleForAutoScaling",
-        f"{service_roles}/spot.amazonaws.com/AWSServiceRoleForEC2Spot",
-    ]
-    by_launching_roles = {"StringEquals": {"aws:PrincipalArn": launching}}
-    group = f"arn:aws:logs:us-west-2:{ACCOUNT}:log-group:/aws/eks/paddle-cluster/cluster"
-    logged = {"controlPlaneLogs": ["audit"], "retainData": True}
-    unlogged = [statement["Sid"] for name, statement in statements(program()) if name == "key"]
-    assert unlogged == ["EnableIamPolicies", "WorkerDisks", "WorkerDiskGrants"]
-    found = [statement for name, statement in statements(program(logged)) if name == "key"]
-    assert found == [
-        ACCOUNT_DECIDES,
-        {
-            "Sid": "Logs",
-            "Effect": "Allow",
-            "Action": kms(*USE),
-            "Resource": "*",
-            "Principal": {"Service": "logs.us-west-2.amazonaws.com"},
-            "Condition": {"ArnEquals": {"kms:EncryptionContext:aws:logs:arn": group}},
-        },
-        {
-            "Sid": "WorkerDisks",
-            "Effect": "Allow",
-            "Action": kms(*USE),
-            "Resource": "*",
-            "Principal": {"AWS": "*"},
-            "Condition": by_launching_roles,
-        },
-        {
-            "Sid": "WorkerDiskGrants",
-            "Effect": "Allow",
-            "Action": kms("CreateGrant"),
-            "Resource": "*",
-            "Principal": {"AWS": "*"},
-            "Condition": {**by_launching_roles, "Bool": {"kms:GrantIsForAWSResource": "true"}},
-        },
-    ]
+@pytest.mark.parametrize("case", STATEMENTS, ids=lambda case: str(case["given"]))
+def test_policies_have_exactly_these_statements(program: RunStack, case: dict[str, Any]) -> None:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for name, statement in statements(program(case["given"])):
+        found.setdefault(name, []).append(statement)
+    every = case is STATEMENTS[0]
+    assert {name: each for name, each in found.items() if every or name in case["statements"]} == case["statements"]
 
 
 @pytest.mark.parametrize(
@@ -199,128 +152,9 @@ def test_names_follow_the_partition(
     assert set(arns) == {f"arn:{partition}:"}
 
 
-def test_roles_have_exactly_these_statements(program: RunStack) -> None:
-    graph = program({"data": {"source": "s3://bucket/data.tar"}, "job": {"namespace": "training"}})
-    found = [
-        (name, statement) for name, statement in statements(graph) if name not in ("key", "bucket-policy", "efs-policy")
-    ]
-
-    def trust(account: str) -> dict[str, Any]:
-        subject = {f"{ISSUER}:aud": "sts.amazonaws.com", f"{ISSUER}:sub": f"system:serviceaccount:training:{account}"}
-        return {
-            "Effect": "Allow",
-            "Action": ["sts:AssumeRoleWithWebIdentity"],
-            "Principal": {"Federated": f"arn:aws:mock:us-west-2:{ACCOUNT}:service-accounts"},
-            "Condition": {"StringEquals": subject},
-        }
-
-    def service(name: str) -> dict[str, Any]:
-        return {"Effect": "Allow", "Action": ["sts:AssumeRole"], "Principal": {"Service": name}}
-
-    def grant(sid: str, actions: list[str], resource: str, **more: Any) -> dict[str, Any]:
-        return {"Sid": sid, "Effect": "Allow", "Action": actions, "Resource": resource, **more}
-
-    prefix = "paddle-cluster-job/output/*"
-    expected = [
-        ("cluster-role", service("eks.amazonaws.com")),
-        ("worker-role", service("ec2.amazonaws.com")),
-        (
-            "cluster-key-policy",
-            grant("Secrets", ["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:ListGrants"], KEY_ARN),
-        ),
-        ("data-role", trust("paddle-data")),
-        ("data-policy", grant("ReadData", ["s3:GetObject"], "arn:aws:s3:::bucket/data.tar")),
-        ("data-policy", grant("DecryptData", ["kms:Decrypt"], KEY_ARN)),
-        ("export-role", trust("paddle-export")),
-        (
-            "export-policy",
-            grant(
-                "WriteResults",
-                ["s3:AbortMultipartUpload", "s3:DeleteObject", "s3:GetObject", "s3:PutObject"],
-                f"{BUCKET_ARN}/{prefix}",
-            ),
-        ),
-        (
-            "export-policy",
-            grant("ListResults", ["s3:ListBucket"], BUCKET_ARN, Condition={"StringLike": {"s3:prefix": prefix}}),
-        ),
-        ("export-policy", grant("EncryptResults", ["kms:Decrypt", "kms:GenerateDataKey"], KEY_ARN)),
-    ]
-    assert sorted(map(str, found)) == sorted(map(str, expected))
-
-
-def test_the_export_role_can_send_messages_to_its_topic_only(program: RunStack) -> None:
-    def sending(**notify: str) -> list[dict[str, Any]]:
-        found = list(statements(program({"notify": notify})))
-        return [s for name, s in found if name == "export-policy" and s["Sid"] == "SendMessages"]
-
-    topic = f"arn:aws:mock:us-west-2:{ACCOUNT}:training-messages"
-    assert sending() == []
-    assert sending(email="team@example.com") == [
-        {"Sid": "SendMessages", "Effect": "Allow", "Action": ["sns:Publish"], "Resource": topic}
-    ]
-
-
-def test_an_s3_folder_of_data_can_be_listed_and_read_and_nothing_beside_it(program: RunStack) -> None:
-    graph = program({"data": {"source": "s3://bucket/reviews/2026/"}})
-    found = {s["Sid"]: s for name, s in statements(graph) if name == "data-policy"}
-    assert (found["ReadData"]["Action"], found["ReadData"]["Resource"]) == (
-        ["s3:GetObject"],
-        "arn:aws:s3:::bucket/reviews/2026/*",
-    )
-    listing = found["ListData"]
-    assert (listing["Action"], listing["Resource"]) == (["s3:ListBucket"], "arn:aws:s3:::bucket")
-    assert listing["Condition"] == {"StringLike": {"s3:prefix": "reviews/2026/*"}}
-    assert set(found) == {"ReadData", "ListData", "DecryptData"}
-
-
-def test_bucket_and_file_system_require_tls(program: RunStack) -> None:
-    graph = program({"storage": {"driver": "efsCsi"}})
-    anyone, plain = {"AWS": "*"}, {"Bool": {"aws:SecureTransport": "false"}}
-    found = {(name, s.get("Sid")): s for name, s in statements(graph)}
-    assert found["bucket-policy", "TlsOnly"] == {
-        "Sid": "TlsOnly",
-        "Effect": "Deny",
-        "Principal": "*",
-        "Action": "s3:*",
-        "Resource": [BUCKET_ARN, f"{BUCKET_ARN}/*"],
-        "Condition": plain,
-    }
-    client = ["elasticfilesystem:ClientMount", "elasticfilesystem:ClientWrite"]
-    through = found["efs-policy", "ThroughMountTargets"]
-    assert (through["Action"], through["Resource"]) == (client, EFS_ARN)
-    assert through["Condition"] == {
-        "Bool": {"elasticfilesystem:AccessedViaMountTarget": "true"},
-        "StringEquals": {"elasticfilesystem:AccessPointArn": EFS_ARN + "-access"},
-    }
-    assert found["efs-policy", "TlsOnly"] == {
-        "Sid": "TlsOnly",
-        "Effect": "Deny",
-        "Principal": anyone,
-        "Action": [*client, "elasticfilesystem:ClientRootAccess"],
-        "Resource": EFS_ARN,
-        "Condition": plain,
-    }
-
-
-def test_an_nfs_file_system_is_accessible_only_through_its_mount_targets(program: RunStack) -> None:
-    graph = program({"storage": {"driver": "nfs"}})
-    assert [statement for name, statement in statements(graph) if name == "efs-policy"] == [
-        {
-            "Sid": "ThroughMountTargets",
-            "Effect": "Allow",
-            "Principal": {"AWS": "*"},
-            # The pods are root. Without root access, EFS would treat them as nobody.
-            "Action": [f"elasticfilesystem:Client{action}" for action in ("Mount", "Write", "RootAccess")],
-            "Resource": EFS_ARN,
-            "Condition": {"Bool": {"elasticfilesystem:AccessedViaMountTarget": "true"}},
-        }
-    ]
-
-
 @pytest.mark.parametrize("stack", stack_files())
-def test_the_key_encrypts_everything_at_rest(monkeypatch: pytest.MonkeyPatch, stack: str) -> None:
-    graph = run(monkeypatch, config_of(stack), stack)
+def test_the_key_encrypts_everything_at_rest(shipped: Callable[[str], Graph], stack: str) -> None:
+    graph = shipped(stack)
     key = f"arn:aws:mock:{config_of(stack)['aws:region']}:{ACCOUNT}:key"
     assert graph.named("eks").inputs["encryptionConfig"] == {"provider": {"keyArn": key}, "resources": ["secrets"]}
     assert (graph.named("efs").inputs["encrypted"], graph.named("efs").inputs["kmsKeyId"]) == (True, key)
@@ -332,13 +166,13 @@ def test_the_key_encrypts_everything_at_rest(monkeypatch: pytest.MonkeyPatch, st
     assert graph.named("key").inputs["enableKeyRotation"] is True
 
 
-def test_pods_cannot_get_the_credentials_of_their_node(program: RunStack) -> None:
-    metadata = program().named("worker-template").inputs["metadataOptions"]
+def test_pods_cannot_get_the_credentials_of_their_node(dev: Graph) -> None:
+    metadata = dev.named("worker-template").inputs["metadataOptions"]
     assert (metadata["httpTokens"], metadata["httpPutResponseHopLimit"]) == ("required", 1)
 
 
-def test_public_access_to_the_bucket_is_blocked(program: RunStack) -> None:
-    block = dict(program().named("bucket-public-access").inputs)
+def test_public_access_to_the_bucket_is_blocked(dev: Graph) -> None:
+    block = dict(dev.named("bucket-public-access").inputs)
     block.pop("bucket")
     assert block == dict.fromkeys(
         ("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictPublicBuckets"), True
@@ -354,9 +188,8 @@ def test_the_public_endpoint_follows_the_setting(program: RunStack) -> None:
     assert endpoint([]) == (True, False, None)
 
 
-def test_service_accounts_have_exactly_these_permissions(program: RunStack) -> None:
-    graph = program()
-    roles = {r.name: r.inputs["rules"] for r in graph.all("kubernetes:rbac.authorization.k8s.io/v1:Role")}
+def test_service_accounts_have_exactly_these_permissions(dev: Graph) -> None:
+    roles = {r.name: r.inputs["rules"] for r in dev.all("kubernetes:rbac.authorization.k8s.io/v1:Role")}
     read = ["get", "list", "watch"]
     assert roles == {
         "paddle-trainer": [{"apiGroups": [""], "resources": ["pods"], "verbs": read}],
@@ -364,11 +197,11 @@ def test_service_accounts_have_exactly_these_permissions(program: RunStack) -> N
             {"apiGroups": ["batch"], "resources": ["jobs"], "resourceNames": ["paddle-cluster-job"], "verbs": read}
         ],
     }
-    accounts = graph.all("kubernetes:core/v1:ServiceAccount")
+    accounts = dev.all("kubernetes:core/v1:ServiceAccount")
     tokens = {r.name: r.inputs["automountServiceAccountToken"] for r in accounts}
     assert tokens.pop("paddle-trainer") is True
     assert tokens == {"paddle-data": False, "paddle-export": False, "paddle-image-pull": False}
-    assert not graph.all("kubernetes:rbac.authorization.k8s.io/v1:ClusterRole")
+    assert not dev.all("kubernetes:rbac.authorization.k8s.io/v1:ClusterRole")
 
 
 DEPLOYER = "arn:aws:iam::123456789012:user/deployer"
@@ -393,11 +226,8 @@ def test_each_administrator_has_one_access_entry(program: RunStack) -> None:
     """EKS refuses a second entry for a role or user."""
     assert administrators(program({"admins": [DEPLOYER, ADMIN]})) == [ADMIN, DEPLOYER]
     assert administrators(program({"deployer": ADMIN, "admins": [ADMIN, DEPLOYER]})) == [ADMIN, DEPLOYER]
-
-
-def test_the_session_of_a_role_is_its_role_with_the_path(program: RunStack) -> None:
-    graph = program({}, aws=Aws(session="assumed-role/ci/run-1"))
-    assert administrators(graph) == ["arn:aws:iam::123456789012:role/team/ci"]
+    of_role = program({}, aws=Aws(session="assumed-role/ci/run-1"))
+    assert administrators(of_role) == ["arn:aws:iam::123456789012:role/team/ci"], "the role with its path"
 
 
 def test_a_role_of_another_account_has_its_own_name(program: RunStack) -> None:
@@ -424,9 +254,8 @@ def test_an_access_entry_of_somebody_else_is_refused_before_it_is_created(progra
     assert refused({"project": "other"}) == ["admin-role/admin", "admin-user/deployer"]
 
 
-def test_a_running_cluster_is_not_replaced_because_of_its_creator(program: RunStack) -> None:
-    eks = program({}).named("eks")
-    assert "accessConfig.bootstrapClusterCreatorAdminPermissions" in eks.options.ignoreChanges
+def test_a_running_cluster_is_not_replaced_because_of_its_creator(dev: Graph) -> None:
+    assert "accessConfig.bootstrapClusterCreatorAdminPermissions" in dev.named("eks").options.ignoreChanges
 
 
 def test_access_entries_have_the_names_of_earlier_versions_as_aliases(program: RunStack) -> None:
@@ -445,27 +274,24 @@ def plain_inputs(graph: Graph) -> str:
     return json.dumps([inputs, graph.outputs], default=str)
 
 
-def test_a_secret_data_source_is_only_in_a_kubernetes_secret(program: RunStack) -> None:
-    graph = program({"data": {"source": {"secure": SIGNED}}})
+@pytest.mark.parametrize(
+    ("source", "addresses"),
+    [({"secure": SIGNED}, [SIGNED]), (["https://host/open", {"secure": SIGNED}], ["https://host/open", SIGNED])],
+)
+def test_a_secret_data_source_is_only_in_a_kubernetes_secret(
+    program: RunStack, source: Any, addresses: list[str]
+) -> None:
+    graph = program({"data": {"source": source}})
     secret = graph.one("kubernetes:core/v1:Secret", "paddle-data-source")
     assert secret.secrets == {"data"}
-    assert json.loads(base64.b64decode(secret.inputs["data"]["DATA_SOURCE"]))["addresses"] == [SIGNED]
+    assert json.loads(base64.b64decode(secret.inputs["data"]["DATA_SOURCE"]))["addresses"] == addresses
     name = secret.inputs["metadata"]["name"]
     (container,) = graph.one("kubernetes:batch/v1:Job", "paddle-data").inputs["spec"]["template"]["spec"]["containers"]
-    (source,) = [entry for entry in container["env"] if entry["name"] == "DATA_SOURCE"]
-    assert source["valueFrom"] == {"secretKeyRef": {"name": name, "key": "DATA_SOURCE"}}
+    (variable,) = [entry for entry in container["env"] if entry["name"] == "DATA_SOURCE"]
+    assert variable["valueFrom"] == {"secretKeyRef": {"name": name, "key": "DATA_SOURCE"}}
     assert not re.search("Signature|host.example", plain_inputs(graph))
     other = program({"data": {"source": {"secure": SIGNED + "a"}}}).one("kubernetes:core/v1:Secret")
     assert other.inputs["metadata"]["name"] != name, "the Job would not be replaced"
-
-
-def test_a_list_with_one_secret_address_is_only_in_a_kubernetes_secret(program: RunStack) -> None:
-    graph = program({"data": {"source": ["https://host/open", {"secure": SIGNED}]}})
-    secret = graph.one("kubernetes:core/v1:Secret", "paddle-data-source")
-    assert secret.secrets == {"data"}
-    sent = json.loads(base64.b64decode(secret.inputs["data"]["DATA_SOURCE"]))
-    assert sent["addresses"] == ["https://host/open", SIGNED]
-    assert not re.search("Signature|host.example", plain_inputs(graph))
 
 
 def test_a_secret_s3_source_is_not_in_a_plain_policy(program: RunStack) -> None:
@@ -488,8 +314,8 @@ def test_a_secret_option_of_the_provider_stays_secret(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("stack", stack_files())
-def test_no_secret_is_in_a_plain_output(monkeypatch: pytest.MonkeyPatch, stack: str) -> None:
-    graph = run(monkeypatch, config_of(stack), stack)
+def test_no_secret_is_in_a_plain_output(shipped: Callable[[str], Graph], stack: str) -> None:
+    graph = shipped(stack)
     assert set(graph.secret_outputs) == {"kubeconfig"}
     assert "certificate-authority-data" not in json.dumps(graph.outputs)
     assert graph.named("kubernetes").secrets == {"kubeconfig"}
