@@ -48,58 +48,40 @@ def test_logs_that_stay_are_encrypted_because_the_existing_key_stays(program: Ru
 
 
 @pytest.mark.parametrize(
-    ("recorded", "key", "setting"),
+    ("recorded", "key", "setting", "refused"),
     [
-        ({"kmsKeyArn": "arn:old"}, "arn:old", EXISTING_KEY),
-        ({"kmsKeyArn": "arn:old"}, "arn:old", ""),
-        ({}, "arn:old", EXISTING_KEY),
+        ({"kmsKeyArn": "arn:old"}, "arn:old", EXISTING_KEY, True),
+        ({"kmsKeyArn": "arn:old"}, "arn:old", "", True),
+        ({}, "arn:old", EXISTING_KEY, True),
+        ({}, "arn:own", "", False),
+        ({"kmsKeyArn": EXISTING_KEY}, EXISTING_KEY, EXISTING_KEY, False),
+        # An earlier version did not record the setting.
+        ({}, EXISTING_KEY, EXISTING_KEY, False),
+        # The first update failed before it had a key.
+        ({}, None, EXISTING_KEY, False),
     ],
 )
-def test_a_new_key_of_a_running_stack_is_refused(recorded: dict[str, str], key: str, setting: str) -> None:
-    assert str(new_key(hook_args(recorded, {"key_arn": key}), setting)) == (
+def test_a_new_key_of_a_running_stack_is_refused(
+    recorded: dict[str, str], key: str | None, setting: str, refused: bool
+) -> None:
+    outputs = {"key_arn": key} if key else {}
+    args = pulumi.ResourceHookArgs("urn", "", "encryption", ENCRYPTION, old_inputs=recorded, old_outputs=outputs)
+    message = (
         f'kmsKeyArn: "{setting}" changes the key {key} of the running stack, and its file system and cluster cannot '
         "change their key. Write the former value, or run `pulumi destroy` first."
     )
-
-
-@pytest.mark.parametrize(
-    ("recorded", "outputs", "setting"),
-    [
-        ({}, {"key_arn": "arn:own"}, ""),
-        ({"kmsKeyArn": EXISTING_KEY}, {"key_arn": EXISTING_KEY}, EXISTING_KEY),
-        # An earlier version did not record the setting.
-        ({}, {"key_arn": EXISTING_KEY}, EXISTING_KEY),
-        # The first update failed before it had a key.
-        ({}, {}, EXISTING_KEY),
-    ],
-)
-def test_the_key_of_a_running_stack_is_accepted(
-    recorded: dict[str, str], outputs: dict[str, str], setting: str
-) -> None:
-    assert new_key(hook_args(recorded, outputs), setting) is None
-
-
-def hook_args(inputs: dict[str, str], outputs: dict[str, str]) -> pulumi.ResourceHookArgs:
-    """The arguments of a hook of the component, with what the last update recorded."""
-    return pulumi.ResourceHookArgs("urn", "", "encryption", ENCRYPTION, old_inputs=inputs, old_outputs=outputs)
+    assert str(new_key(args, setting) or "") == (message if refused else "")
 
 
 def test_a_changed_setting_calls_the_hook_that_refuses_it(program: RunStack) -> None:
     """The engine calls it if the recorded inputs differ, before it sends the URN that the ARN of the key waits for."""
-    without, given = (program({"kmsKeyArn": key}).one(ENCRYPTION) for key in ("", EXISTING_KEY))
+    graphs = [program({"kmsKeyArn": key}) for key in ("", EXISTING_KEY)]
+    without, given = (graph.one(ENCRYPTION) for graph in graphs)
     assert (without.inputs, given.inputs) == ({}, {"kmsKeyArn": EXISTING_KEY})
     assert {tuple(each.options.hooks.before_update) for each in (without, given)} == {("new-key",)}
-
-
-@pytest.mark.parametrize("key", ["", EXISTING_KEY])
-def test_no_new_key_replaces_the_file_system(program: RunStack, key: str) -> None:
-    assert list(program({"kmsKeyArn": key}).named("efs").options.ignoreChanges) == ["kmsKeyId"]
-
-
-def test_only_the_first_run_with_an_existing_key_shows_the_statements(program: RunStack) -> None:
-    without, given = (program({"kmsKeyArn": key}).one(ENCRYPTION) for key in ("", EXISTING_KEY))
     assert list(without.options.hooks.before_create) == []
-    assert list(given.options.hooks.before_create) == ["key-statements"]
+    assert list(given.options.hooks.before_create) == ["key-statements"], "only the first run shows the statements"
+    assert [list(graph.named("efs").options.ignoreChanges) for graph in graphs] == [["kmsKeyId"]] * 2
 
 
 def statements(log_group: str | None) -> list[Statement]:

@@ -18,7 +18,7 @@ from settings.credentials import CliCredentials, cli_credentials, not_for_cli
 from settings.schema import read
 from settings.subnets import LARGEST, MAX_ZONES, SMALLEST, cidr_plan
 from tests.unit.conftest import RunStack
-from tests.unit.program import ACCOUNT, SUBNETS, Aws, config_of, run
+from tests.unit.program import ACCOUNT, SUBNETS, Aws, Graph
 
 ROUTES = "aws:ec2/route:Route"
 
@@ -68,36 +68,20 @@ def test_nat(program: RunStack, nat: str, gateways: int, tables: int) -> None:
     assert set(tables_with_s3) == {f"{r.name}-id" for r in graph.all("aws:ec2/routeTable:RouteTable")}
 
 
-def test_the_default_zones_are_the_first_two_that_eks_can_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    graph = run(monkeypatch, {"aws:region": "us-west-1"})
-    assert [r.inputs["availabilityZone"] for r in graph.all("aws:ec2/subnet:Subnet")] == ["us-west-1a", "us-west-1b"]
-    zones = ["us-west-2c", "us-west-2a", "us-west-2b"]
-    named = run(monkeypatch, {"aws:region": "us-west-2", "paddle-on-aws:availabilityZones": zones})
-    subnets = sorted(named.all("aws:ec2/subnet:Subnet"), key=lambda subnet: subnet.name)
-    assert [r.inputs["availabilityZone"] for r in subnets] == zones
-    assert len(named.all("aws:efs/mountTarget:MountTarget")) == 3
-
-
 @pytest.mark.parametrize("driver", ["nfs", "efsCsi"])
 def test_a_mount_target_in_every_worker_subnet(program: RunStack, driver: str) -> None:
-    graph = program({"storage": {"driver": driver}, "natGateways": "single"})
+    zones = ["us-west-2c", "us-west-2a", "us-west-2b"]
+    graph = program({"storage": {"driver": driver}, "natGateways": "single", "availabilityZones": zones})
+    assert [graph.named(f"subnet-{i}").inputs["availabilityZone"] for i in range(3)] == zones
     mounts = graph.all("aws:efs/mountTarget:MountTarget")
-    assert {m.inputs["subnetId"] for m in mounts} == {"subnet-0-id", "subnet-1-id"}
+    assert {m.inputs["subnetId"] for m in mounts} == {f"subnet-{i}-id" for i in range(3)}
     assert all(m.inputs["securityGroups"] == ["efs-group-id"] for m in mounts)
 
 
 @pytest.mark.parametrize(("capacity", "aws"), [("onDemand", "ON_DEMAND"), ("spot", "SPOT")])
 def test_workers(program: RunStack, capacity: str, aws: str) -> None:
-    workers = (
-        program(
-            {
-                "workers": {"count": 5, "capacity": capacity, "instanceTypes": ["m7g.large"]},
-                "job": {"image": "mine/train:1"},
-            }
-        )
-        .named("workers")
-        .inputs
-    )
+    given = {"count": 5, "capacity": capacity, "instanceTypes": ["m7g.large"]}
+    workers = program({"workers": given, "job": {"image": "mine/train:1"}}).named("workers").inputs
     assert workers["scalingConfig"] == {"desiredSize": 5, "minSize": 5, "maxSize": 5}
     assert (workers["capacityType"], workers["instanceTypes"]) == (aws, ["m7g.large"])
     assert workers["amiType"] == "AL2023_ARM_64_STANDARD"
@@ -116,9 +100,7 @@ def test_workers_are_in_one_zone_unless_set_otherwise(program: RunStack, zones: 
     ]
 
 
-def test_a_paused_stack_has_no_workers_and_creates_nothing_that_needs_them(
-    program: RunStack,
-) -> None:
+def test_a_paused_stack_has_no_workers_and_creates_nothing_that_needs_them(program: RunStack) -> None:
     changes = {"workers": {"count": 0}, "storage": {"driver": "efsCsi"}}
     paused, running = program(changes, aws=Aws(subnets=SUBNETS)), program({"storage": {"driver": "efsCsi"}})
     pulls_image = {urn for urn in running.resources if "image-pull" in urn}
@@ -174,14 +156,14 @@ def test_add_ons_have_the_version_that_eks_recommends(program: RunStack) -> None
     assert {each["resolveConflictsOnCreate"] for each in addons} == {"OVERWRITE"}
 
 
-def test_the_network_plugin_enforces_network_policies(program: RunStack) -> None:
-    given = {addon.inputs["addonName"]: addon.inputs.get("configurationValues") for addon in program().all(ADDON)}
+def test_the_network_plugin_enforces_network_policies(dev: Graph) -> None:
+    given = {addon.inputs["addonName"]: addon.inputs.get("configurationValues") for addon in dev.all(ADDON)}
     # The schema of the add-on wants a text, not a boolean.
     assert given == {"vpc-cni": '{"enableNetworkPolicy": "true"}', "kube-proxy": None, "coredns": None}
 
 
-def test_a_running_cluster_with_self_managed_add_ons_is_not_replaced(program: RunStack) -> None:
-    cluster = program().named("eks")
+def test_a_running_cluster_with_self_managed_add_ons_is_not_replaced(dev: Graph) -> None:
+    cluster = dev.named("eks")
     assert cluster.inputs["bootstrapSelfManagedAddons"] is False
     assert "bootstrapSelfManagedAddons" in cluster.options.ignoreChanges
     assert cluster.inputs["upgradePolicy"] == {"supportType": "STANDARD"}
@@ -208,15 +190,12 @@ def test_the_kubeconfig_gets_tokens_from_the_aws_cli() -> None:
     assert user["interactiveMode"] == "Never", "the engine cannot answer questions"
     assert " ".join(user["args"]) == "--region eu-west-1 eks get-token --cluster-name mine --output json"
     assert config["current-context"] == config["contexts"][0]["name"] == "mine"
-    assert kubeconfig("mine", "https://x", "Q0E=", "eu-west-1", CliCredentials()) == kubeconfig(
-        "mine", "https://x", "Q0E=", "eu-west-1", CliCredentials()
-    )
 
 
-def test_kubectl_uses_the_credentials_of_the_stack(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kubectl_uses_the_credentials_of_the_stack(program: RunStack) -> None:
     role = {"roleArn": "arn:aws:iam::123456789012:role/lab", "sessionName": "up"}
     options = {"aws:profile": "lab", "aws:assumeRoles": [role], "aws:sharedConfigFiles": ["/etc/aws.ini"]}
-    graph = run(monkeypatch, {**config_of("dev"), **options})
+    graph = program(options)
     (user,) = yaml.safe_load(graph.named("kubernetes").inputs["kubeconfig"])["users"]
     assert user["user"]["exec"]["args"] == [
         *("--profile", "lab", "--region", "us-west-2", "eks", "get-token", "--cluster-name", "paddle-cluster"),
@@ -245,18 +224,13 @@ def test_credentials_that_kubectl_cannot_use(aws: dict[str, Any], expected: list
     assert cli_credentials(aws)
 
 
-def test_static_keys_need_a_kubeconfig(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_static_keys_need_a_kubeconfig_which_replaces_the_one_of_eks(program: RunStack, tmp_path: Path) -> None:
     keys = {"aws:accessKey": "AKIA", "aws:secretKey": "x"}
     with pytest.raises(pulumi.RunError, match=r'aws:accessKey: "\(secret\)" is not passed to `aws eks get-token`'):
-        run(monkeypatch, {**config_of("dev"), **keys})
-    (tmp_path / "config").write_text(yaml.safe_dump({"clusters": [{"name": "mine"}], "current-context": "mine"}))
-    run(monkeypatch, {**config_of("dev"), **keys, "paddle-on-aws:kubeconfig": str(tmp_path / "config")})
-
-
-def test_a_given_kubeconfig_replaces_the_one_of_eks(program: RunStack, tmp_path: Path) -> None:
+        program(keys)
     text = yaml.safe_dump({"clusters": [{"name": "mine"}], "current-context": "mine"})
     (tmp_path / "config").write_text(text)
-    graph = program({"kubeconfig": str(tmp_path / "config")})
+    graph = program({**keys, "kubeconfig": str(tmp_path / "config")})
     assert graph.named("kubernetes").inputs["kubeconfig"] == text
     assert graph.secret_outputs["kubeconfig"] == text
 
@@ -273,19 +247,18 @@ def test_the_zone_has_names_for_the_api_and_the_file_system(program: RunStack) -
     }
 
 
-def test_old_versions_and_aborted_uploads_expire(program: RunStack) -> None:
-    graph = program()
-    assert graph.named("bucket-versioning").inputs["versioningConfiguration"] == {"status": "Enabled"}
-    (rule,) = graph.named("bucket-lifecycle").inputs["rules"]
+def test_old_versions_and_aborted_uploads_expire(dev: Graph) -> None:
+    assert dev.named("bucket-versioning").inputs["versioningConfiguration"] == {"status": "Enabled"}
+    (rule,) = dev.named("bucket-lifecycle").inputs["rules"]
     assert rule["status"] == "Enabled"
     assert rule["noncurrentVersionExpiration"]["noncurrentDays"] == 30
     assert rule["abortIncompleteMultipartUpload"]["daysAfterInitiation"] == 7
 
 
-def test_without_control_plane_logs_there_is_no_log_group(program: RunStack) -> None:
-    graph = program()
-    assert not graph.all("aws:cloudwatch/logGroup:LogGroup")
-    assert "enabledClusterLogTypes" not in graph.named("eks").inputs
+def test_without_settings_there_are_no_logs_and_no_messages(dev: Graph) -> None:
+    paid = ("aws:cloudwatch/logGroup:", "aws:sns/", "aws:budgets/")
+    assert not [resource.urn for resource in dev.resources.values() if resource.type.startswith(paid)]
+    assert "enabledClusterLogTypes" not in dev.named("eks").inputs
 
 
 @pytest.mark.parametrize(("retain", "key"), [(True, f"arn:aws:mock:us-west-2:{ACCOUNT}:key"), (False, None)])
@@ -327,21 +300,21 @@ def test_workers_that_get_or_lose_nat_are_replaced(program: RunStack) -> None:
     assert trigger("none") != trigger("single") == trigger("perZone")
 
 
-def test_the_provider_gets_the_aws_settings_of_the_stack(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_provider_gets_the_aws_settings_of_the_stack(program: RunStack) -> None:
     options = {
         "aws:profile": "lab",
         "aws:skipRequestingAccountId": True,
         "aws:endpoints": [{"s3": "http://127.0.0.1:1"}],
     }
-    inputs = run(monkeypatch, {**config_of("dev"), **options}).named("aws").inputs
+    inputs = program(options).named("aws").inputs
     decoded: dict[str, Any] = {key: inputs[key] for key in ("profile", "region")}
     assert decoded == {"profile": "lab", "region": "us-west-2"}
     assert json.loads(inputs["skipRequestingAccountId"]) is True
     assert json.loads(inputs["endpoints"]) == [{"s3": "http://127.0.0.1:1"}]
 
 
-def test_outputs(program: RunStack) -> None:
-    outputs = program().outputs
+def test_outputs(dev: Graph) -> None:
+    outputs = dev.outputs
     assert {key: outputs[key] for key in ("region", "clusterName", "bucket", "zoneId", "fileSystemName")} == {
         "region": "us-west-2",
         "clusterName": "paddle-cluster",
@@ -355,3 +328,45 @@ def test_outputs(program: RunStack) -> None:
     copy = 'aws s3 cp --region us-west-2 --recursive "$model" ./model'
     assert steps["fetchModel"] == f"sh -c 'model=$({newest}) && {copy}'"
     assert {"clusterEndpoint", "fileSystemId", "keyArn", "model"} <= set(outputs)
+
+
+TOPIC, BUDGET = "aws:sns/topic:Topic", "aws:budgets/budget:Budget"
+EMAIL = "team@example.com"
+
+
+def test_the_topic_is_encrypted_and_sends_to_the_address(program: RunStack) -> None:
+    graph = program({"notify": {"email": EMAIL}})
+    topic = graph.one(TOPIC)
+    assert topic.inputs == {"kmsMasterKeyId": f"arn:aws:mock:us-west-2:{ACCOUNT}:key"}
+    assert graph.one("aws:sns/topicSubscription:TopicSubscription").inputs == {
+        "topic": f"arn:aws:mock:us-west-2:{ACCOUNT}:training-messages",
+        "protocol": "email",
+        "endpoint": EMAIL,
+    }
+    assert not graph.all(BUDGET)
+
+
+def test_the_budget_counts_the_stack_and_warns_at_80_and_100_percent(program: RunStack) -> None:
+    graph = program({"notify": {"email": EMAIL, "monthlyBudget": 400}}, stack="prod")
+    budget = graph.one(BUDGET)
+    warnings = [
+        {
+            "comparisonOperator": "GREATER_THAN",
+            "notificationType": "ACTUAL",
+            "threshold": percent,
+            "thresholdType": "PERCENTAGE",
+            "subscriberEmailAddresses": [EMAIL],
+        }
+        for percent in (80, 100)
+    ]
+    assert budget.inputs == {
+        "name": "paddle-on-aws-prod",
+        "accountId": ACCOUNT,
+        "budgetType": "COST",
+        "timeUnit": "MONTHLY",
+        "limitAmount": "400",
+        "limitUnit": "USD",
+        "costFilters": [{"name": "TagKeyValue", "values": ["user:stack$prod"]}],
+        "notifications": warnings,
+    }
+    assert budget.options.deleteBeforeReplace

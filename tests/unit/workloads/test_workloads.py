@@ -19,6 +19,7 @@ from workloads.scripts import IN_POD, digest, key_of
 from workloads.training_job import TrainingJobArgs, training_job_spec
 
 JOB = "kubernetes:batch/v1:Job"
+JOBS = ("paddle-data", "paddle-cluster-job", "paddle-export")
 NETWORK_POLICY = "kubernetes:networking.k8s.io/v1:NetworkPolicy"
 
 
@@ -51,12 +52,8 @@ def test_host_ports_follow_the_three_settings(program: RunStack) -> None:
 
 
 def test_the_launcher_gets_its_pod_and_its_limits(program: RunStack) -> None:
-    env = env_of(
-        container_of(
-            program({"job": {"passes": 7, "attempts": 2, "peerTimeoutMinutes": 3, "stallMinutes": 4}}),
-            "paddle-cluster-job",
-        )
-    )
+    job = {"passes": 7, "attempts": 2, "peerTimeoutMinutes": 3, "stallMinutes": 4}
+    env = env_of(container_of(program({"job": job}), "paddle-cluster-job"))
     fields = {name: env[name]["fieldRef"]["fieldPath"] for name in ("POD_NAME", "POD_UID", "POD_IP", "JOB_UID")}
     assert fields == {
         "POD_NAME": "metadata.name",
@@ -68,9 +65,8 @@ def test_the_launcher_gets_its_pod_and_its_limits(program: RunStack) -> None:
     assert env["STALL_SECONDS"] == "240"
 
 
-def test_trainers_wait_half_an_hour_for_a_new_spot_worker(program: RunStack) -> None:
-    env = env_of(container_of(program({}), "paddle-cluster-job"))
-    assert env["PEER_TIMEOUT_SECONDS"] == str(30 * 60)
+def test_trainers_wait_half_an_hour_for_a_new_spot_worker(dev: Graph) -> None:
+    assert env_of(container_of(dev, "paddle-cluster-job"))["PEER_TIMEOUT_SECONDS"] == "1800"
 
 
 def test_containers_get_the_settings_that_they_use(program: RunStack) -> None:
@@ -123,13 +119,13 @@ def test_every_container_is_restricted(program: RunStack, stack: str) -> None:
     assert seen == 6
 
 
-def test_gpus_need_a_node_image_limits_and_a_plugin(program: RunStack) -> None:
+def test_gpus_need_a_node_image_limits_and_a_plugin(program: RunStack, dev: Graph) -> None:
     graph = program({"job": {"gpusPerTrainer": 2}, "workers": {"instanceTypes": ["g5.12xlarge"], "diskGiB": 100}})
     assert container_of(graph, "paddle-cluster-job")["resources"]["limits"]["nvidia.com/gpu"] == "2"
     assert graph.named("workers").inputs["amiType"] == "AL2023_x86_64_NVIDIA"
     assert graph.one("kubernetes:apps/v1:DaemonSet").inputs["metadata"]["namespace"] == "kube-system"
-    assert not program().all("kubernetes:apps/v1:DaemonSet")
-    assert set(container_of(program(), "paddle-cluster-job")["resources"]["limits"]) == {"memory"}
+    assert not dev.all("kubernetes:apps/v1:DaemonSet")
+    assert set(container_of(dev, "paddle-cluster-job")["resources"]["limits"]) == {"memory"}
 
 
 def test_a_trainer_is_limited_to_the_memory_that_is_free_on_the_smallest_worker(program: RunStack) -> None:
@@ -244,41 +240,39 @@ def test_pods_reach_dns_https_and_only_trainers_reach_each_other(program: RunSta
         assert spec["egress"] == [DNS, https, *([{"to": trainers}] if trainers else [])]
 
 
-def test_no_pod_starts_before_its_network_policy(program: RunStack) -> None:
-    graph = program()
-    for job in graph.all(JOB):
+def test_no_pod_starts_before_its_network_policy(dev: Graph) -> None:
+    for job in dev.all(JOB):
         name = job.inputs["metadata"]["name"]
-        (policy,) = [p for p in graph.all(NETWORK_POLICY) if p.inputs["metadata"]["name"] == name]
-        assert graph.leads(job, policy)
+        (policy,) = [p for p in dev.all(NETWORK_POLICY) if p.inputs["metadata"]["name"] == name]
+        assert dev.leads(job, policy)
 
 
-def test_up_waits_for_the_end_or_for_the_start_of_the_training(program: RunStack) -> None:
-    def wait_for(wait: bool) -> dict[str, str | None]:
-        graph = program({"job": {"wait": wait}})
-        jobs = {job.name: job.inputs["metadata"].get("annotations", {}) for job in graph.all(JOB)}
-        del jobs["paddle-image-pull"]
-        return {name: annotations.get("pulumi.com/waitFor") for name, annotations in jobs.items()}
+@pytest.mark.parametrize(
+    ("changes", "waits_for_start"),
+    [
+        ({}, []),
+        ({"job": {"wait": False}}, ["paddle-cluster-job", "paddle-export"]),
+        # The export Job sends the message, also when the training fails.
+        ({"notify": {"email": "team@example.com"}}, ["paddle-cluster-job"]),
+    ],
+)
+def test_up_waits_for_the_end_or_for_the_start_of_a_job(
+    program: RunStack, changes: dict[str, Any], waits_for_start: list[str]
+) -> None:
+    graph = program(changes)
+    given = {name: graph.one(JOB, name).inputs["metadata"].get("annotations", {}) for name in JOBS}
+    waits = {name: each["pulumi.com/waitFor"] for name, each in given.items() if "pulumi.com/waitFor" in each}
+    assert waits == dict.fromkeys(waits_for_start, "jsonpath={.status.startTime}")
 
-    started = "jsonpath={.status.startTime}"
-    assert wait_for(True) == {"paddle-data": None, "paddle-cluster-job": None, "paddle-export": None}
-    assert wait_for(False) == {"paddle-data": None, "paddle-cluster-job": started, "paddle-export": started}
 
-
-def test_with_messages_up_waits_for_the_export_job_which_exists_when_the_training_fails(program: RunStack) -> None:
-    graph = program({"notify": {"email": "team@example.com"}})
-    jobs = {job.name: job.inputs["metadata"].get("annotations", {}) for job in graph.all(JOB)}
-    assert "pulumi.com/waitFor" in jobs["paddle-cluster-job"]
-    assert "pulumi.com/waitFor" not in jobs["paddle-export"]
-
-
-def test_the_export_job_has_one_pod_so_that_it_sends_one_message(program: RunStack) -> None:
-    spec = spec_of(program(), "paddle-export")
+def test_the_export_job_has_one_pod_so_that_it_sends_one_message(dev: Graph) -> None:
+    spec = spec_of(dev, "paddle-export")
     assert spec["backoffLimit"] == 0
     assert spec["podFailurePolicy"]["rules"] == [LOST_NODE]
 
 
-def test_only_a_stack_with_an_address_sends_messages(program: RunStack) -> None:
-    assert "TOPIC_ARN" not in env_of(container_of(program(), "paddle-export"))
+def test_only_a_stack_with_an_address_sends_messages(program: RunStack, dev: Graph) -> None:
+    assert "TOPIC_ARN" not in env_of(container_of(dev, "paddle-export"))
     graph = program({"notify": {"email": "team@example.com"}})
     topic = graph.named("training-messages")
     copy = container_of(graph, "paddle-export")
@@ -346,33 +340,32 @@ def test_a_job_times_out_before_up_does(program: RunStack) -> None:
 LOST_NODE = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
 
 
-def test_only_the_launcher_limits_the_attempts(program: RunStack) -> None:
-    spec = spec_of(program({"job": {"attempts": 4}}), "paddle-cluster-job")
-    assert spec["backoffLimit"] == 0
-    # 126, 127 and 128: the command of the container cannot start, as in an image without python3.
-    not_final = {"containerName": "trainer", "operator": "NotIn", "values": [100, 126, 127, 128]}
-    assert spec["podFailurePolicy"]["rules"] == [LOST_NODE, {"action": "Ignore", "onExitCodes": not_final}]
+OURS = ["bash", "-c", 'ulimit -c 0; exec "$@"', "bash", "/opt/python", "/paddle-job/launch.py", "--lr=1"]
+# 126, 127 and 128: the command of the container cannot start, as in an image without python3.
+NOT_FINAL = {"containerName": "trainer", "operator": "NotIn", "values": [100, 126, 127, 128]}
 
 
 @pytest.mark.parametrize(
-    ("command", "backoff_limit"),
+    ("job", "backoff_limit"),
     [
-        (["bash", "-c", 'ulimit -c 0; exec "$@"', "bash", "/opt/python", "/paddle-job/launch.py", "--lr=1"], 0),
-        (["/root/start.sh"], 3),
-        (["/root/start.sh", "/paddle-job/launch.py.old"], 3),
-        ([], 3),
+        ({}, 0),
+        ({"command": OURS}, 0),
+        ({"command": ["/root/start.sh"]}, 3),
+        ({"command": ["/root/start.sh", "/paddle-job/launch.py.old"]}, 3),
+        ({"command": []}, 3),
     ],
 )
 def test_without_our_launcher_kubernetes_limits_the_failed_pods(
-    program: RunStack, command: list[str], backoff_limit: int
+    program: RunStack, job: dict[str, Any], backoff_limit: int
 ) -> None:
-    spec = spec_of(program({"job": {"attempts": 4, "command": command}}), "paddle-cluster-job")
+    spec = spec_of(program({"job": {"attempts": 4, **job}}), "paddle-cluster-job")
     assert spec["backoffLimit"] == backoff_limit
-    assert (spec["podFailurePolicy"]["rules"] == [LOST_NODE]) is (backoff_limit > 0)
+    by_launcher = [] if backoff_limit else [{"action": "Ignore", "onExitCodes": NOT_FINAL}]
+    assert spec["podFailurePolicy"]["rules"] == [LOST_NODE, *by_launcher]
 
 
-def test_the_export_job_waits_for_the_training_and_writes_under_its_prefix(program: RunStack) -> None:
-    graph = program()
+def test_the_export_job_waits_for_the_training_and_writes_under_its_prefix(dev: Graph) -> None:
+    graph = dev
     (wait,) = spec_of(graph, "paddle-export")["template"]["spec"]["initContainers"]
     assert (env_of(wait)["JOB_NAME"], env_of(wait)["JOB_NAMESPACE"]) == ("paddle-cluster-job", "default")
     copy = container_of(graph, "paddle-export")
@@ -397,7 +390,7 @@ def test_without_export_the_model_stays_on_the_volume(program: RunStack) -> None
     assert set(paused.outputs["nextSteps"]) == {"useCluster", "followTraining", "deleteStackAndData"}
 
 
-def test_data_from_s3_is_fetched_with_a_separate_role(program: RunStack) -> None:
+def test_data_from_s3_is_fetched_with_a_separate_role(program: RunStack, dev: Graph) -> None:
     graph = program({"data": {"source": "s3://bucket/reviews/"}}, stack="prod")
     (fetch,) = spec_of(graph, "paddle-data")["template"]["spec"]["initContainers"]
     uid = {"fieldRef": {"fieldPath": "metadata.uid"}}
@@ -414,11 +407,9 @@ def test_data_from_s3_is_fetched_with_a_separate_role(program: RunStack) -> None
     data = env_of(container_of(graph, "paddle-data"))
     assert data["POD_UID"] == uid
     assert not [key for key in data if key.startswith("AWS_")]
-    (fetch,) = spec_of(program({"data": {"source": "s3://bucket/key"}}), "paddle-data")["template"]["spec"][
-        "initContainers"
-    ]
-    assert fetch["command"] == ["bash", "/paddle-job/fetch.sh"]
-    assert "initContainers" not in spec_of(program(), "paddle-data")["template"]["spec"]
+    one_file = spec_of(program({"data": {"source": "s3://bucket/key"}}), "paddle-data")["template"]["spec"]
+    assert one_file["initContainers"][0]["command"] == ["bash", "/paddle-job/fetch.sh"]
+    assert "initContainers" not in spec_of(dev, "paddle-data")["template"]["spec"]
 
 
 @pytest.mark.parametrize(
@@ -454,22 +445,20 @@ def test_the_name_of_a_config_map_changes_with_its_scripts(program: RunStack, mo
     assert digest({"a": "1"}) != digest({"a": "2"})
 
 
-def test_pods_find_every_script_at_its_path(program: RunStack) -> None:
-    graph = program()
-    maps = {r.inputs["metadata"]["name"]: r for r in graph.all("kubernetes:core/v1:ConfigMap")}
+def test_pods_find_every_script_at_its_path(dev: Graph) -> None:
+    maps = {r.inputs["metadata"]["name"]: r for r in dev.all("kubernetes:core/v1:ConfigMap")}
     ours = {path.stem for path in IN_POD.glob("*.py")}
-    for job, started in {
-        "paddle-data": {"fetch.sh", "prepare.py", "quick_start/train.py"},
-        "paddle-cluster-job": {"launch.py"},
-        "paddle-export": {"await_job.py", "export.sh"},
-    }.items():
-        volumes = spec_of(graph, job)["template"]["spec"]["volumes"]
-        (shipped,) = [volume["configMap"] for volume in volumes if volume["name"] == "scripts"]
+    for job in JOBS:
+        pod = spec_of(dev, job)["template"]["spec"]
+        (shipped,) = [volume["configMap"] for volume in pod["volumes"] if volume["name"] == "scripts"]
         texts = maps[shipped["name"]].inputs["data"]
         assert {item["key"] for item in shipped["items"]} == set(texts)
         assert maps[shipped["name"]].inputs["immutable"] is True
+        paths = {item["path"] for item in shipped["items"]}
+        started = re.findall(r"/paddle-job/([\w./]+)", str([*pod["containers"], *pod.get("initContainers", [])]))
         imported = re.findall(r"^(?:from|import) (\w+)", "\n".join(texts.values()), re.MULTILINE)
-        assert {item["path"] for item in shipped["items"]} == started | {f"{name}.py" for name in ours & set(imported)}
+        assert started
+        assert {*started, *(f"{name}.py" for name in ours & set(imported))} <= paths
 
 
 @pytest.mark.parametrize(("path", "key"), [("train.py", "train.py"), ("lib/my file.py", "-my_file.py")])
@@ -478,8 +467,8 @@ def test_config_map_keys_contain_only_allowed_characters(path: str, key: str) ->
     assert key_of("a/b.py") != key_of("c/b.py")
 
 
-def test_a_namespace_is_created_unless_it_is_the_default(program: RunStack) -> None:
-    assert not program().all("kubernetes:core/v1:Namespace")
+def test_a_namespace_is_created_unless_it_is_the_default(program: RunStack, dev: Graph) -> None:
+    assert not dev.all("kubernetes:core/v1:Namespace")
     graph = program({"job": {"namespace": "training"}})
     made = graph.one("kubernetes:core/v1:Namespace")
     assert made.inputs["metadata"]["name"] == "training"
@@ -488,15 +477,19 @@ def test_a_namespace_is_created_unless_it_is_the_default(program: RunStack) -> N
     assert [r.urn for r in objects if "namespace" in r.inputs["metadata"] and not graph.leads(r, made)] == []
 
 
-def test_a_claim_in_another_namespace_gets_a_new_volume(program: RunStack) -> None:
-    trigger = program({"job": {"namespace": "training"}}).named("efsvol").options.replacement_trigger
-    assert trigger.string_value == "training 50"
-
-
-def test_a_claim_of_another_size_gets_a_new_volume(program: RunStack) -> None:
-    """A bound claim cannot be resized, and its volume cannot be bound to another claim."""
-    before, after = (program({"storage": {"claimGiB": size}}).named("efsvol").options for size in (50, 60))
-    assert before.replacement_trigger != after.replacement_trigger
+@pytest.mark.parametrize(
+    ("changes", "trigger"),
+    [
+        ({}, "default 50"),
+        ({"job": {"namespace": "training"}}, "training 50"),
+        # A bound claim cannot be resized, and its volume cannot be bound to another claim.
+        ({"storage": {"claimGiB": 60}}, "default 60"),
+    ],
+)
+def test_a_claim_of_another_namespace_or_size_gets_a_new_volume(
+    program: RunStack, changes: dict[str, Any], trigger: str
+) -> None:
+    assert program(changes).named("efsvol").options.replacement_trigger.string_value == trigger
 
 
 def test_trainers_have_shared_memory(program: RunStack) -> None:
@@ -508,10 +501,9 @@ def test_trainers_have_shared_memory(program: RunStack) -> None:
 
 
 def test_the_data_job_uses_the_image_of_the_trainers_unless_it_has_its_own(program: RunStack) -> None:
-    graph = program({"job": {"image": "mine/train:1"}})
-    assert container_of(graph, "paddle-data")["image"] == "mine/train:1"
-    graph = program({"job": {"image": "mine/train:1"}, "data": {"image": "mine/data:1"}})
-    assert container_of(graph, "paddle-data")["image"] == "mine/data:1"
+    for data, image in (({}, "mine/train:1"), ({"image": "mine/data:1"}, "mine/data:1")):
+        graph = program({"job": {"image": "mine/train:1"}, "data": data})
+        assert container_of(graph, "paddle-data")["image"] == image
 
 
 def test_the_csi_driver_mounts_through_the_access_point(program: RunStack) -> None:
@@ -529,8 +521,8 @@ def test_a_spec_can_be_built_without_pulumi() -> None:
     assert json.loads(json.dumps(spec))["template"]["metadata"]["annotations"] == {"paddle-on-aws/after": "paddle-data"}
 
 
-def test_next_steps_say_what_destroy_deletes(program: RunStack) -> None:
-    command, _, warning = program().outputs["nextSteps"]["deleteStackAndData"].partition("  # ")
+def test_next_steps_say_what_destroy_deletes(program: RunStack, dev: Graph) -> None:
+    command, _, warning = dev.outputs["nextSteps"]["deleteStackAndData"].partition("  # ")
     assert (command, warning) == ("pulumi destroy", "deletes the file system and the bucket, with all models")
     assert "deleteStackAndData" not in program({"retainData": True}).outputs["nextSteps"], "its data is protected"
 
