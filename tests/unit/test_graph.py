@@ -159,6 +159,7 @@ def test_resources_with_fixed_names_are_deleted_before_replacement(program: RunS
     graph = program({"storage": {"driver": "efsCsi"}})
     found = [r for r in graph.resources.values() if r.custom and r.type.startswith("kubernetes:")]
     assert found
+    found += program({"notify": {"email": "team@example.com", "monthlyBudget": 400}}).all("aws:budgets/budget:Budget")
     assert [r.urn for r in found if not r.options.deleteBeforeReplace] == []
 
 

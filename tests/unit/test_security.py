@@ -166,44 +166,6 @@ def test_the_key_encrypts_everything_at_rest(shipped: Callable[[str], Graph], st
     assert graph.named("key").inputs["enableKeyRotation"] is True
 
 
-def test_pods_cannot_get_the_credentials_of_their_node(dev: Graph) -> None:
-    metadata = dev.named("worker-template").inputs["metadataOptions"]
-    assert (metadata["httpTokens"], metadata["httpPutResponseHopLimit"]) == ("required", 1)
-
-
-def test_public_access_to_the_bucket_is_blocked(dev: Graph) -> None:
-    block = dict(dev.named("bucket-public-access").inputs)
-    block.pop("bucket")
-    assert block == dict.fromkeys(
-        ("blockPublicAcls", "blockPublicPolicy", "ignorePublicAcls", "restrictPublicBuckets"), True
-    )
-
-
-def test_the_public_endpoint_follows_the_setting(program: RunStack) -> None:
-    def endpoint(cidrs: list[str]) -> tuple[Any, Any, Any]:
-        vpc = program({"apiAccessCidrs": cidrs}).named("eks").inputs["vpcConfig"]
-        return vpc["endpointPrivateAccess"], vpc["endpointPublicAccess"], vpc.get("publicAccessCidrs")
-
-    assert endpoint(["8.8.8.8/32"]) == (True, True, ["8.8.8.8/32"])
-    assert endpoint([]) == (True, False, None)
-
-
-def test_service_accounts_have_exactly_these_permissions(dev: Graph) -> None:
-    roles = {r.name: r.inputs["rules"] for r in dev.all("kubernetes:rbac.authorization.k8s.io/v1:Role")}
-    read = ["get", "list", "watch"]
-    assert roles == {
-        "paddle-trainer": [{"apiGroups": [""], "resources": ["pods"], "verbs": read}],
-        "paddle-export": [
-            {"apiGroups": ["batch"], "resources": ["jobs"], "resourceNames": ["paddle-cluster-job"], "verbs": read}
-        ],
-    }
-    accounts = dev.all("kubernetes:core/v1:ServiceAccount")
-    tokens = {r.name: r.inputs["automountServiceAccountToken"] for r in accounts}
-    assert tokens.pop("paddle-trainer") is True
-    assert tokens == {"paddle-data": False, "paddle-export": False, "paddle-image-pull": False}
-    assert not dev.all("kubernetes:rbac.authorization.k8s.io/v1:ClusterRole")
-
-
 DEPLOYER = "arn:aws:iam::123456789012:user/deployer"
 
 
