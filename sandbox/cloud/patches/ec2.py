@@ -37,7 +37,7 @@ def _create_launch_template(
 
 def _delete_empty_vpc(self: Any, vpc_id: str) -> VPC:
     groups = [each for each in self.groups.get(vpc_id, {}).values() if each.name != "default"]
-    gateways = self.describe_internet_gateways(filters={"attachment.vpc-id": vpc_id})
+    gateways = self.describe_internet_gateways(filters={"attachment.vpc-id": [vpc_id]})
     if groups or gateways:
         raise DependencyViolationError(f"The vpc '{vpc_id}' has dependencies and cannot be deleted.")
     vpc = _delete_vpc(self, vpc_id)

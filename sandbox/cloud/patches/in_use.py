@@ -61,7 +61,7 @@ def _users_of_subnet(ec2: Any, subnet_id: str) -> Iterator[str]:
 
 def _detach_free_gateway(self: Any, internet_gateway_id: str, vpc_id: str) -> None:
     """Workers in public subnets and NAT gateways have public addresses, which need the gateway."""
-    public = {subnet.id for subnet in self.describe_subnets(filters={"vpc-id": vpc_id}) if _is_public(subnet)}
+    public = {subnet.id for subnet in self.describe_subnets(filters={"vpc-id": [vpc_id]}) if _is_public(subnet)}
     clusters = eks_backends[self.account_id][self.region_name].clusters.values()
     workers = [nodes for cluster in clusters for nodes in cluster.nodegroups.values() if public & set(nodes.subnets)]
     gateways = [nat for nat in self.nat_gateways.values() if nat.vpc_id == vpc_id and nat.state != "deleted"]

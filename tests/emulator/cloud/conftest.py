@@ -1,8 +1,9 @@
-"""A network, a role and a cluster for the tests of the rules of EKS."""
+"""A network, a role and clusters for the tests of the rules of AWS. Nothing is deleted: each test has its own names."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import uuid
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -12,68 +13,82 @@ ACCOUNT = "123456789012"
 Aws = Callable[..., Any]
 
 
-@pytest.fixture
-def vpc(aws: Aws) -> Iterator[str]:
-    made = aws("ec2").create_vpc(CidrBlock="10.8.0.0/16")["Vpc"]["VpcId"]
-    yield made
-    for subnet in aws("ec2").describe_subnets(Filters=[{"Name": "vpc-id", "Values": [made]}])["Subnets"]:
-        aws("ec2").delete_subnet(SubnetId=subnet["SubnetId"])
-    aws("ec2").delete_vpc(VpcId=made)
-
-
-@pytest.fixture
-def subnets(aws: Aws, vpc: str) -> list[str]:
+def make_subnets(ec2: Any, vpc: str, **zones: Sequence[str]) -> list[str]:
+    """A subnet in each of these zones: AvailabilityZone=names or AvailabilityZoneId=ids."""
+    ((kind, values),) = zones.items()
+    used = len(ec2.describe_subnets(Filters=[{"Name": "vpc-id", "Values": [vpc]}])["Subnets"])
     return [
-        aws("ec2").create_subnet(VpcId=vpc, CidrBlock=f"10.8.{i}.0/24", AvailabilityZone=zone)["Subnet"]["SubnetId"]
-        for i, zone in enumerate(("eu-west-1a", "eu-west-1b"))
+        ec2.create_subnet(VpcId=vpc, CidrBlock=f"10.8.{used + i}.0/24", **{kind: zone})["Subnet"]["SubnetId"]
+        for i, zone in enumerate(values)
+    ]
+
+
+def make_vpc(ec2: Any) -> str:
+    return str(ec2.create_vpc(CidrBlock="10.8.0.0/16")["Vpc"]["VpcId"])
+
+
+def make_groups(ec2: Any, vpc: str, count: int) -> list[str]:
+    return [
+        ec2.create_security_group(GroupName=f"group-{uuid.uuid4()}", Description="test", VpcId=vpc)["GroupId"]
+        for _ in range(count)
     ]
 
 
 @pytest.fixture
-def role(aws: Aws) -> Iterator[str]:
-    yield aws("iam").create_role(RoleName="eks-rules", AssumeRolePolicyDocument="{}")["Role"]["Arn"]
-    aws("iam").delete_role(RoleName="eks-rules")
-
-
-def refusal(call: Callable[..., Any], **parameters: Any) -> str:
-    with pytest.raises(ClientError) as caught:
-        call(**parameters)
-    return str(caught.value.response["Error"]["Message"])
+def name() -> str:
+    return f"test-{uuid.uuid4().hex[:8]}"
 
 
 @pytest.fixture
-def bare(aws: Aws, subnets: list[str], role: str) -> Iterator[dict[str, Any]]:
+def vpc(aws: Aws) -> str:
+    return make_vpc(aws("ec2"))
+
+
+@pytest.fixture
+def subnets(aws: Aws, vpc: str) -> list[str]:
+    return make_subnets(aws("ec2"), vpc, AvailabilityZone=["eu-west-1a", "eu-west-1b"])
+
+
+@pytest.fixture
+def role(aws: Aws, name: str) -> str:
+    return str(aws("iam").create_role(RoleName=name, AssumeRolePolicyDocument="{}")["Role"]["Arn"])
+
+
+@pytest.fixture
+def request_(name: str, role: str, subnets: list[str]) -> dict[str, Any]:
+    """The parameters of a cluster."""
+    return {"name": name, "roleArn": role, "resourcesVpcConfig": {"subnetIds": subnets}}
+
+
+@pytest.fixture
+def cluster(aws: Aws, request_: dict[str, Any]) -> dict[str, Any]:
+    access = {"authenticationMode": "API"}
+    created: dict[str, Any] = aws("eks").create_cluster(**request_, version="1.34", accessConfig=access)["cluster"]
+    return created
+
+
+@pytest.fixture
+def bare(aws: Aws, request_: dict[str, Any], vpc: str) -> dict[str, Any]:
     """The parameters of a node group in a cluster without self-managed add-ons."""
-    group = aws("ec2").create_security_group(GroupName="nodes", Description="nodes", VpcId=_vpc(aws, subnets[0]))
+    (group,) = make_groups(aws("ec2"), vpc, 1)
+    name = request_["name"]
     template = aws("ec2").create_launch_template(
-        LaunchTemplateName="eks-rules", LaunchTemplateData={"SecurityGroupIds": [group["GroupId"]]}
+        LaunchTemplateName=name, LaunchTemplateData={"SecurityGroupIds": [group]}
     )["LaunchTemplate"]["LaunchTemplateId"]
-    network = {"subnetIds": subnets}
-    aws("eks").create_cluster(
-        name="eks-rules", version="1.34", roleArn=role, resourcesVpcConfig=network, bootstrapSelfManagedAddons=False
-    )
-    yield {
-        "clusterName": "eks-rules",
+    aws("eks").create_cluster(**request_, version="1.34", bootstrapSelfManagedAddons=False)
+    return {
+        "clusterName": name,
         "nodegroupName": "g",
-        "nodeRole": role,
-        "subnets": subnets[:1],
-        "launchTemplate": {"id": template},
+        "nodeRole": request_["roleArn"],
+        "subnets": request_["resourcesVpcConfig"]["subnetIds"][:1],
+        "launchTemplate": {"id": template, "version": "1"},
         "scalingConfig": {"minSize": 1, "maxSize": 1, "desiredSize": 1},
     }
-    for name in aws("eks").list_nodegroups(clusterName="eks-rules")["nodegroups"]:
-        aws("eks").delete_nodegroup(clusterName="eks-rules", nodegroupName=name)
-    aws("eks").delete_cluster(name="eks-rules")
-    interfaces = aws("ec2").describe_network_interfaces(Filters=[{"Name": "subnet-id", "Values": subnets}])
-    for interface in interfaces["NetworkInterfaces"]:
-        aws("ec2").delete_network_interface(NetworkInterfaceId=interface["NetworkInterfaceId"])
-    aws("ec2").delete_launch_template(LaunchTemplateId=template)
-    aws("ec2").delete_security_group(GroupId=group["GroupId"])
 
 
-def _vpc(aws: Aws, subnet: str) -> str:
-    return str(aws("ec2").describe_subnets(SubnetIds=[subnet])["Subnets"][0]["VpcId"])
-
-
-def addon(aws: Aws, name: str, **given: Any) -> str:
-    """Create an add-on of the cluster and return its status."""
-    return str(aws("eks").create_addon(clusterName="eks-rules", addonName=name, **given)["addon"]["status"])
+def refusal(call: Callable[..., Any], **parameters: Any) -> str:
+    """The code and the message of the refusal."""
+    with pytest.raises(ClientError) as caught:
+        call(**parameters)
+    error = caught.value.response["Error"]
+    return f"{error['Code']}: {error.get('Message')}"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from infra.encryption import key_policy
-from tests.emulator.cloud.conftest import ACCOUNT, Aws, addon, refusal
+from tests.emulator.cloud.conftest import ACCOUNT, Aws, refusal
 
 REGION, GROUP = "eu-west-1", "/aws/eks/key-rules/cluster"
 POLICY = {each["Sid"]: each for each in key_policy(ACCOUNT, "aws", "amazonaws.com", REGION, GROUP)}
@@ -33,36 +33,23 @@ def pending_deletion(aws: Aws) -> str:
     return key
 
 
-def asymmetric(aws: Aws) -> str:
-    return make_key(aws, KeySpec="RSA_2048", KeyUsage="ENCRYPT_DECRYPT")
-
-
-def missing(_: Aws) -> str:
-    return f"arn:aws:kms:{REGION}:{ACCOUNT}:key/none"
-
-
 UNUSABLE: Mapping[str, Callable[[Aws], str]] = {
     "state Disabled": disabled,
     "state PendingDeletion": pending_deletion,
-    "not a symmetric": asymmetric,
-    "does not exist": missing,
+    "not a symmetric": lambda aws: make_key(aws, KeySpec="RSA_2048", KeyUsage="ENCRYPT_DECRYPT"),
+    "does not exist": lambda _: f"arn:aws:kms:{REGION}:{ACCOUNT}:key/none",
 }
 
 
 @pytest.mark.parametrize("why", UNUSABLE)
-def test_a_file_system_and_a_cluster_need_a_usable_key(aws: Aws, subnets: list[str], role: str, why: str) -> None:
+def test_file_systems_clusters_and_log_groups_need_a_usable_key(aws: Aws, request_: dict[str, Any], why: str) -> None:
     key = UNUSABLE[why](aws)
     efs = {"CreationToken": why.replace(" ", "-"), "Encrypted": True, "KmsKeyId": key}
     assert why in refusal(aws("efs").create_file_system, **efs)
     secrets = [{"provider": {"keyArn": key}, "resources": ["secrets"]}]
-    cluster = {"name": "key-rules", "roleArn": role, "resourcesVpcConfig": {"subnetIds": subnets}}
-    assert why in refusal(aws("eks").create_cluster, **cluster, encryptionConfig=secrets)
-
-
-@pytest.mark.parametrize("why", UNUSABLE)
-def test_a_log_group_needs_a_usable_key(aws: Aws, why: str) -> None:
-    refused = refusal(aws("logs").create_log_group, logGroupName=GROUP, kmsKeyId=UNUSABLE[why](aws))
-    assert refused == "The specified KMS key does not exist or is disabled."
+    assert why in refusal(aws("eks").create_cluster, **request_, encryptionConfig=secrets)
+    refused = refusal(aws("logs").create_log_group, logGroupName=GROUP, kmsKeyId=key)
+    assert refused.endswith("The specified KMS key does not exist or is disabled.")
 
 
 def test_the_key_policy_must_allow_the_log_group(aws: Aws) -> None:
@@ -73,8 +60,6 @@ def test_the_key_policy_must_allow_the_log_group(aws: Aws) -> None:
     logs.create_log_group(logGroupName="/other")
     assert "is not allowed" in refusal(logs.associate_kms_key, logGroupName="/other", kmsKeyId=make_key(aws))
     assert "is not allowed" in refusal(logs.associate_kms_key, logGroupName=GROUP, kmsKeyId=without)
-    for name in (GROUP, "/other"):
-        logs.delete_log_group(logGroupName=name)
 
 
 def start(aws: Aws, bare: Mapping[str, Any], key: str, capacity: str) -> Mapping[str, Any]:
@@ -86,7 +71,7 @@ def start(aws: Aws, bare: Mapping[str, Any], key: str, capacity: str) -> Mapping
     )["LaunchTemplateVersion"]["VersionNumber"]
     given = {**bare, "launchTemplate": {"id": template, "version": str(version)}, "capacityType": capacity}
     found: Mapping[str, Any] = aws("eks").create_nodegroup(**given)["nodegroup"]
-    aws("eks").delete_nodegroup(clusterName="eks-rules", nodegroupName="g")
+    aws("eks").delete_nodegroup(clusterName=bare["clusterName"], nodegroupName="g")
     return found
 
 
@@ -94,7 +79,7 @@ def start(aws: Aws, bare: Mapping[str, Any], key: str, capacity: str) -> Mapping
 def test_workers_start_only_with_a_key_that_their_launching_services_can_use(
     aws: Aws, bare: dict[str, Any], capacity: str
 ) -> None:
-    addon(aws, "vpc-cni")
+    aws("eks").create_addon(clusterName=bare["clusterName"], addonName="vpc-cni")
     assert start(aws, bare, make_key(aws), capacity)["status"] == "ACTIVE"
     for left_out in ("WorkerDisks", "WorkerDiskGrants"):
         sids = [sid for sid in POLICY if sid != left_out]
@@ -107,7 +92,7 @@ def test_workers_start_only_with_a_key_that_their_launching_services_can_use(
 
 
 def test_only_spot_workers_need_the_role_of_spot(aws: Aws, bare: dict[str, Any]) -> None:
-    addon(aws, "vpc-cni")
+    aws("eks").create_addon(clusterName=bare["clusterName"], addonName="vpc-cni")
     text = json.dumps({"Version": "2012-10-17", "Statement": list(POLICY.values())})
     without = text.replace("spot.amazonaws.com/AWSServiceRoleForEC2Spot", "other")
     key = aws("kms").create_key(Policy=without)["KeyMetadata"]["Arn"]
