@@ -90,3 +90,13 @@ def test_each_package_that_the_project_asks_for_has_a_row(file: str) -> None:
     pins = [line for line in (PROJECT / file).read_text().splitlines() if "==" in line]
     assert pins
     assert not [line for line in pins if not any(re.search(pattern, line) for pattern in patterns)]
+
+
+def test_requirements_name_files_that_exist() -> None:
+    """pip reads the paths of -r and -c from the folder of the file, so a moved file needs other paths."""
+    files = [file for file in PROJECT.glob("**/requirements*.txt") if ".venv" not in file.as_posix()]
+    named = [
+        file.parent / path for file in files for path in re.findall(r"^-[rc] (\S+)", file.read_text(), re.MULTILINE)
+    ]
+    assert len(named) >= 6
+    assert [path for path in named if not path.is_file()] == []
