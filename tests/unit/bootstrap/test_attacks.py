@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -72,9 +72,10 @@ def deployer_of(graph: Graph) -> list[Statement]:
     return [each for part in (*PARTS, "state") for each in statements(graph, f"deployer-dev-{part}")]
 
 
-@pytest.fixture
-def account(monkeypatch: pytest.MonkeyPatch) -> Graph:
-    return bootstrap(monkeypatch)
+@pytest.fixture(scope="module")
+def account() -> Iterator[Graph]:
+    with pytest.MonkeyPatch.context() as patch:
+        yield bootstrap(patch)
 
 
 @pytest.fixture
@@ -101,6 +102,12 @@ def test_the_deployer_of_a_stack_with_a_given_key_can_only_use_it(monkeypatch: p
     attacks = [*CASES["attacks"]["keys"], *CASES["attacks on a given key"]]
     assert [request for request in requests(attacks) if permitted(deployer, request)] == []
     assert [request for request in requests(CASES["uses of a given key"]) if not permitted(deployer, request)] == []
+
+
+def test_the_preview_role_can_only_read_its_stack(account: Graph) -> None:
+    preview = statements(account, "preview-dev-policy")
+    assert [request for request in requests(CASES["preview can"]) if not permitted(preview, request)] == []
+    assert [request for request in requests(CASES["preview cannot"]) if permitted(preview, request)] == []
 
 
 def test_only_the_preview_role_of_a_stack_with_a_given_key_may_read_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,6 +224,12 @@ PULL_REQUEST = {"aud": "sts.amazonaws.com", "sub": "repo:octo/paddle:pull_reques
         ("deploy-dev", {**JOB, "sub": "repo:octo/paddle:ref:refs/heads/main"}, False),
         ("deploy-dev", {**JOB, "aud": "https://github.com/octo"}, False),
         ("deploy-dev", PULL_REQUEST, False),
+        ("deploy-dev", {**JOB, "sub": "repo:octo@124/paddle@456:environment:dev"}, False),
+        ("deploy-dev", {**JOB, "sub": "repo:other/paddle:environment:dev"}, False),
+        ("deploy-prod", {**JOB, "sub": "repo:octo/paddle:environment:prod"}, True),
+        ("preview-prod", PULL_REQUEST, True),
+        ("preview-dev", {**PULL_REQUEST, "sub": "repo:octo@123/paddle@456:pull_request"}, True),
+        ("preview-dev", {**PULL_REQUEST, "aud": "https://github.com/octo"}, False),
         ("preview-dev", PULL_REQUEST, True),
         ("preview-dev", {**PULL_REQUEST, "repository_id": "789"}, False),
         ("preview-dev", JOB, False),

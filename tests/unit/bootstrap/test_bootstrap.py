@@ -2,12 +2,15 @@
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any
 
 import pulumi
 import pytest
+import yaml
 
 from bootstrap import policies
 from settings.schema import Settings
@@ -16,16 +19,18 @@ from tests.iam_evaluator import Request, permitted
 from tests.unit.bootstrap.account import CONFIG, bootstrap, statements
 from tests.unit.program import ACCOUNT, PROJECT, Graph, run
 
+BAD_SETTINGS = Path(__file__).with_name("bad_settings.yaml")
 WORKFLOWS = PROJECT / ".github/workflows"
 ROLE, POLICY = "aws:iam/role:Role", "aws:iam/policy:Policy"
 INLINE, ATTACHMENT = "aws:iam/rolePolicy:RolePolicy", "aws:iam/rolePolicyAttachment:RolePolicyAttachment"
 PARTS = {*policies.PARTS, "state"}
-IAM, EKS = f"arn:aws:iam::{ACCOUNT}", f"arn:aws:eks:us-west-2:{ACCOUNT}"
+IAM = f"arn:aws:iam::{ACCOUNT}"
 
 
-@pytest.fixture
-def graph(monkeypatch: pytest.MonkeyPatch) -> Graph:
-    return bootstrap(monkeypatch)
+@pytest.fixture(scope="module")
+def graph() -> Iterator[Graph]:
+    with pytest.MonkeyPatch.context() as patch:
+        yield bootstrap(patch)
 
 
 def actions(graph: Graph, name: str) -> set[str]:
@@ -64,31 +69,10 @@ def test_the_state_is_protected_encrypted_and_private(graph: Graph) -> None:
     assert {graph.named(name).inputs["bucket"] for name in settings} == {"pulumi-state-id"}
 
 
-@pytest.mark.parametrize(
-    ("role", "job"),
-    [
-        ("preview-dev", "pull_request"),
-        ("preview-prod", "pull_request"),
-        ("deploy-dev", "environment:dev"),
-        ("deploy-prod", "environment:prod"),
-    ],
-)
-def test_a_role_trusts_one_kind_of_job_in_one_repository(graph: Graph, role: str, job: str) -> None:
-    (trust,) = statements(graph, role, "assumeRolePolicy")
+def test_each_stack_has_two_roles_for_github(graph: Graph) -> None:
     github = graph.one("aws:iam/openIdConnectProvider:OpenIdConnectProvider")
     assert github.inputs["url"] == "https://token.actions.githubusercontent.com"
-    assert trust["Principal"] == {"Federated": f"arn:aws:mock:us-west-2:{ACCOUNT}:github"}
-    assert trust["Action"] == ["sts:AssumeRoleWithWebIdentity"]
-    expected: dict[str, Any] = {
-        "token.actions.githubusercontent.com:aud": "sts.amazonaws.com",
-        "token.actions.githubusercontent.com:sub": [f"repo:octo/paddle:{job}", f"repo:octo@123/paddle@456:{job}"],
-        "token.actions.githubusercontent.com:repository_id": "456",
-    }
-    if role.startswith("deploy"):
-        workflow = "octo/paddle/.github/workflows/deploy.yml@refs/heads/main"
-        expected["token.actions.githubusercontent.com:job_workflow_ref"] = workflow
-    assert trust["Condition"] == {"StringEquals": expected}
-    assert len(graph.all(ROLE)) == 4
+    assert {r.name for r in graph.all(ROLE)} == {"preview-dev", "preview-prod", "deploy-dev", "deploy-prod"}
 
 
 def test_the_audience_of_the_tokens_follows_the_partition(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,32 +109,6 @@ def test_the_preview_role_can_only_read_its_stack(graph: Graph) -> None:
     assert not {attachment.inputs["role"] for attachment in attached} & set(inline.values())
     found = statements(graph, "preview-dev-policy")
     assert [each["Sid"] for each in found if each["Resource"] == "*"] == ["AskRegion"]
-    mock = f"arn:aws:mock:us-west-2:{ACCOUNT}"
-    for request, expected in (
-        (Request("s3:GetObject", f"{mock}:pulumi-state/dev/.pulumi/stacks/paddle-on-aws/dev.json"), True),
-        (Request("s3:GetObject", f"{mock}:pulumi-state/dev/.pulumi/meta.yaml"), True),
-        # Older states can contain older secrets.
-        (
-            Request("s3:GetObject", f"{mock}:pulumi-state/dev/.pulumi/history/paddle-on-aws/dev/dev-1.history.json"),
-            False,
-        ),
-        (Request("s3:GetObject", f"{mock}:pulumi-state/dev/.pulumi/backups/paddle-on-aws/dev/dev.1.json"), False),
-        (Request("s3:GetObject", f"{mock}:pulumi-state/prod/.pulumi/stacks/paddle-on-aws/prod.json"), False),
-        (Request("s3:ListBucket", f"{mock}:pulumi-state", {"s3:prefix": "dev/.pulumi/stacks/"}), True),
-        (Request("s3:ListBucket", f"{mock}:pulumi-state", {"s3:prefix": "prod/.pulumi/stacks/"}), False),
-        (Request("kms:Decrypt", f"{mock}:key-dev"), True),
-        (Request("kms:Decrypt", f"{mock}:key-prod"), False),
-        (Request("kms:Decrypt", f"{mock}:key"), False),
-        (Request("iam:GetRole", f"{IAM}:role/paddle-preview-dev"), True),
-        (Request("iam:GetRole", f"{IAM}:role/paddle-deploy-dev"), False),
-        (Request("iam:GetUser", f"{IAM}:user/me"), False),
-        (Request("eks:DescribeAccessEntry", f"{EKS}:access-entry/paddle-cluster/user/{ACCOUNT}/me/1"), True),
-        (Request("eks:DescribeAccessEntry", f"{EKS}:access-entry/paddle-prod/user/{ACCOUNT}/me/1"), False),
-        (Request("eks:DescribeCluster", f"{EKS}:cluster/paddle-cluster"), False),
-        (Request("s3:PutObject", f"{mock}:pulumi-state/dev/.pulumi/stacks/paddle-on-aws/dev.json"), False),
-        (Request("s3:GetObject", f"{mock}:bucket/model"), False),
-    ):
-        assert permitted(found, request) is expected, request
 
 
 def test_the_preview_role_can_read_the_deployer_and_the_admins(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,39 +248,11 @@ def test_the_outputs_are_the_variables_of_the_workflows(graph: Graph) -> None:
     assert aliases == {"alias/pulumi-state", "alias/paddle-state-dev", "alias/paddle-state-prod"}
 
 
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        ({"repository": "octo"}, 'repository: "octo" is not OWNER/NAME.'),
-        ({"repository": "octo/*"}, 'repository: "octo/*" is not OWNER/NAME.'),
-        ({"repositoryId": ""}, 'repositoryId: "" is not the number of the repository or its owner.'),
-        ({"ownerId": "octo"}, 'ownerId: "octo" is not the number of the repository or its owner.'),
-        ({"stacks": []}, "stacks: [] is not a list of stack names."),
-        ({"stacks": ["d*"]}, 'stacks: ["d*"] is not a list of stack names.'),
-        # Bucket names contain the name of the stack, and S3 allows no capital letters.
-        ({"stacks": ["Dev"]}, 'stacks: ["Dev"] is not a list of stack names.'),
-        ({"stacks": ["d" * 41]}, f'stacks: ["{"d" * 41}"] is not a list of stack names.'),
-        ({"stacks": {"a": 1}}, 'stacks: {"a": 1} is not a list of stack names.'),
-        ({"stacks": ["staging"]}, 'stacks: stack: "staging" has no file Pulumi.staging.yaml.'),
-        ({"environments": "dev"}, 'environments: "dev" is not a setting of this program.'),
-        ({"deployers": ["arn"]}, 'deployers: ["arn"] is not a map of stacks to lists of ARNs.'),
-        ({"deployers": {"tutorial": []}}, "deployers.tutorial: [] is for a stack that is not in stacks."),
-        ({"deployers": {"dev": "arn"}}, 'deployers.dev: "arn" is not a list of ARNs.'),
-        ({"deployers": {"dev": ["me"]}}, 'deployers.dev[0]: "me" is not the ARN of an IAM role or user.'),
-        (
-            {"deployers": {"dev": ["arn:aws:sts::123456789012:assumed-role/me/session"]}},
-            'deployers.dev[0]: "arn:aws:sts::123456789012:assumed-role/me/session" is not the ARN',
-        ),
-        (
-            {"deployers": {"dev": ["arn:aws:iam::210987654321:role/me"]}},
-            f"deployers.dev: arn:aws:iam::210987654321:role/me is not in account {ACCOUNT}.",
-        ),
-    ],
-)
-def test_an_invalid_setting_is_refused(monkeypatch: pytest.MonkeyPatch, setting: dict[str, Any], message: str) -> None:
+@pytest.mark.parametrize("case", yaml.safe_load(BAD_SETTINGS.read_text()), ids=lambda case: case["message"][:60])
+def test_an_invalid_setting_is_refused(monkeypatch: pytest.MonkeyPatch, case: dict[str, Any]) -> None:
     with pytest.raises(pulumi.RunError) as refused:
-        bootstrap(monkeypatch, **setting)
-    assert str(refused.value).startswith(message)
+        bootstrap(monkeypatch, **case["given"])
+    assert str(refused.value).startswith(case["message"])
 
 
 # What the official provider and EKS call in an update, a refresh or a destroy, and the emulated provider does not.
