@@ -170,49 +170,46 @@ def test_main_changes_only_by_reviewed_pull_requests_with_passed_checks(
     assert {each["integration_id"] for each in checks["required_status_checks"]} == {15368}, "only GitHub Actions"
 
 
-def test_a_plan_without_rulesets_is_reported_after_the_environments(github: Repository) -> None:
-    github.without_rulesets = True
-    done = protect(github, "dev", "--reviewer", "ann", "--reviewer", "bob")
-    assert done.returncode == 1
-    assert done.stderr.startswith("main: GitHub protects branches of a private repository only in a paid plan.")
-    assert set(github.environments) == {"dev"}
-
-
-def test_a_reviewer_that_github_did_not_store_is_reported(github: Repository) -> None:
-    github.unknown_reviewer = 2
-    done = protect(github, "dev", "--reviewer", "ann", "--reviewer", "bob")
-    assert done.returncode == 1
-    assert done.stderr.startswith("dev: GitHub did not accept required reviewers.")
-
-
-def test_an_environment_for_every_branch_is_reported(github: Repository) -> None:
-    github.every_branch = True
-    done = protect(github, "dev", "--no-reviewers")
-    assert done.returncode == 1
-    assert done.stderr.startswith("dev: GitHub did not limit the branches.")
-
-
-@pytest.mark.parametrize("rule", ["deletion", "non_fast_forward", "pull_request", "required_status_checks"])
-def test_a_rule_that_github_does_not_apply_is_reported(github: Repository, rule: str) -> None:
-    github.ignored_rule = rule
-    done = protect(github, "dev", "--no-reviewers")
-    assert done.returncode == 1
-    assert done.stderr == f"main: GitHub stored the ruleset but does not apply its rules {rule}.\n"
+OWNERS = ".github/CODEOWNERS: {} Write users or teams with write access there"
+ONE, TWO, NONE = ("--reviewer", "zed"), ("--reviewer", "ann", "--reviewer", "bob"), ("--no-reviewers",)
 
 
 @pytest.mark.parametrize(
-    ("errors", "message"),
+    ("behaviour", "arguments", "message"),
     [
-        ([{"line": 3, "kind": "Unknown owner"}], "GitHub ignores some owners (line 3: Unknown owner)."),
-        (None, "main has no such file."),
+        ({"refuse": True}, TWO, "dev: GitHub did not accept required reviewers. For private repositories they need"),
+        ({"ignore": True}, TWO, "dev: GitHub did not accept required reviewers. For private repositories they need"),
+        ({"unknown_reviewer": 2}, TWO, "dev: GitHub did not accept required reviewers."),
+        ({"every_branch": True}, NONE, "dev: GitHub did not limit the branches."),
+        (
+            {"without_rulesets": True},
+            TWO,
+            "main: GitHub protects branches of a private repository only in a paid plan.",
+        ),
+        *(
+            ({"ignored_rule": rule}, NONE, f"main: GitHub stored the ruleset but does not apply its rules {rule}.\n")
+            for rule in ("deletion", "non_fast_forward", "pull_request", "required_status_checks")
+        ),
+        (
+            {"unknown_owners": [{"line": 3, "kind": "Unknown owner"}]},
+            NONE,
+            OWNERS.format("GitHub ignores some owners (line 3: Unknown owner)."),
+        ),
+        ({"unknown_owners": None}, NONE, OWNERS.format("main has no such file.")),
+        ({}, ONE, '--reviewer: "zed" is not a user of GitHub. Write a login name.'),
     ],
 )
-def test_code_owners_that_github_does_not_know_are_reported(github: Repository, errors: Any, message: str) -> None:
-    github.unknown_owners = errors
-    done = protect(github, "dev", "--no-reviewers")
+def test_what_github_does_not_do_is_one_line(
+    github: Repository, behaviour: dict[str, Any], arguments: tuple[str, ...], message: str
+) -> None:
+    vars(github).update(behaviour)
+    done = protect(github, "dev", *arguments)
     assert done.returncode == 1
-    assert done.stderr.startswith(f".github/CODEOWNERS: {message} Write users or teams with write access there")
-    assert "CODEOWNERS" not in done.stdout
+    assert done.stderr.startswith(message)
+    assert len(done.stderr.splitlines()) == 1
+    assert set(github.environments) == (set() if "refuse" in behaviour or arguments == ONE else {"dev"})
+    assert ("CODEOWNERS" in done.stdout) is ("unknown_owners" not in behaviour and arguments != ONE)
+    assert ("--no-reviewers" in done.stderr) is ("accept required reviewers" in message)
 
 
 def test_all_problems_are_reported_together(github: Repository) -> None:
@@ -222,30 +219,17 @@ def test_all_problems_are_reported_together(github: Repository) -> None:
     assert [line.partition(":")[0] for line in done.stderr.splitlines()] == ["dev", "main", ".github/CODEOWNERS"]
 
 
-@pytest.mark.parametrize("answer", ["refuse", "ignore"])
-def test_a_plan_without_reviewers_is_reported(github: Repository, answer: str) -> None:
-    setattr(github, answer, True)
-    done = protect(github, "dev", "--reviewer", "ann", "--reviewer", "bob")
-    assert done.returncode == 1
-    assert done.stderr.startswith("dev: GitHub did not accept required reviewers. For private repositories they need")
-    assert "--no-reviewers" in done.stderr
+def test_without_reviewers_a_plan_that_has_none_is_enough(github: Repository) -> None:
+    github.refuse = True
     assert protect(github, "dev", "--no-reviewers").returncode == 0
     assert [each["name"] for each in github.branches["dev"]] == ["main"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "token", "message"),
-    [
-        (("--reviewer", "zed"), TOKEN, '--reviewer: "zed" is not a user of GitHub. Write a login name.'),
-        (("--no-reviewers",), "wrong", "GitHub refused: 401 "),
-        (("--no-reviewers",), "", "GITHUB_TOKEN is not set."),
-    ],
-)
-def test_what_is_wrong_is_one_line(github: Repository, arguments: tuple[str, ...], token: str, message: str) -> None:
-    done = protect(github, "dev", *arguments, token=token)
-    assert done.returncode == 1
+@pytest.mark.parametrize(("token", "message"), [("wrong", "GitHub refused: 401 "), ("", "GITHUB_TOKEN is not set.")])
+def test_a_token_that_does_not_work_is_reported(github: Repository, token: str, message: str) -> None:
+    done = protect(github, "dev", "--no-reviewers", token=token)
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
     assert done.stderr.startswith(message)
-    assert len(done.stderr.splitlines()) == 1
 
 
 def test_one_reviewer_is_told_that_somebody_else_must_start_the_deployment(github: Repository) -> None:

@@ -94,19 +94,23 @@ def test_each_stack_has_its_own_comment(github: Comments) -> None:
     assert github.changes == ["created 1", "created 2", "created 3"]
 
 
-def test_the_comment_is_found_on_a_later_page(github: Comments) -> None:
-    for i in range(230):
-        github.put(BODY if i == 215 else f"remark {i}")
-    post(github)
-    assert github.changes == ["updated 216"]
-
-
-@pytest.mark.parametrize("remarks", [0, 99, 100, 200])
-def test_pages_come_to_an_end(github: Comments, remarks: int) -> None:
+@pytest.mark.parametrize(
+    ("remarks", "ours", "changes"),
+    [
+        (230, 215, ["updated 216"]),
+        (0, None, ["created 1"]),
+        (99, None, ["created 100"]),
+        (100, None, ["created 101"]),
+        (200, None, ["created 201"]),
+    ],
+)
+def test_the_comment_is_searched_on_all_pages(
+    github: Comments, remarks: int, ours: int | None, changes: list[str]
+) -> None:
     for i in range(remarks):
-        github.put(f"remark {i}")
+        github.put(BODY if i == ours else f"remark {i}")
     assert post(github).returncode == 0
-    assert github.changes == [f"created {remarks + 1}"]
+    assert github.changes == changes
 
 
 def test_the_comment_of_a_person_is_never_changed(github: Comments) -> None:
