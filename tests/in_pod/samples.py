@@ -11,7 +11,7 @@ from trainer_settings import TrainerSettings
 PEER_TIMEOUT, STALL_TIMEOUT = 900.0, 600.0
 
 
-def settings(trainer: int, uid: str = "") -> TrainerSettings:
+def settings(trainer: int) -> TrainerSettings:
     """A training of three trainers."""
     return TrainerSettings(
         job="job",
@@ -25,7 +25,7 @@ def settings(trainer: int, uid: str = "") -> TrainerSettings:
         port=7164,
         ports=2,
         ports_sparse=2,
-        pod_uid=uid or f"uid-{trainer}",
+        pod_uid=f"uid-{trainer}",
         pod_ip=f"10.0.0.{trainer}",
         passes=5,
         max_attempts=3,
