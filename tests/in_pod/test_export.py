@@ -67,12 +67,10 @@ class Export:
         found = {str(path.relative_to(self.output)): path.read_bytes() for path in paths}
         return {name: content for name, content in found.items() if not name.startswith(without)}
 
-    def end_training(self, subject: str, failure: str = "") -> None:
+    def end_training(self, subject: str, **more: str) -> None:
         """Write what await_job.py writes."""
-        Path(self.environment["SUBJECT_FILE"]).write_text(subject)
-        Path(self.environment["MESSAGE_FILE"]).write_text(f"{subject}\ntext of the message")
-        if failure:
-            Path(self.environment["FAILURE_FILE"]).write_text(failure)
+        for name, text in {"subject": subject, "message": f"{subject}\ntext of the message", **more}.items():
+            Path(self.environment[f"{name.upper()}_FILE"]).write_text(text)
 
     def receive(self) -> Callable[[], list[tuple[str, str]]]:
         """Create a topic, and return a function that reads the messages: subject and text."""
@@ -95,23 +93,35 @@ class Export:
         """Leave an object of an earlier training in the bucket."""
         self.bucket.client.put_object(Bucket="bucket", Key=PREFIX + name, Body=content)
 
-    def damage(self, folder: Path, script: str) -> None:
-        """Put an aws command first on PATH that does this after every call."""
-        folder.mkdir()
+    def replace_programs(self, folder: Path, *programs: str, before: str = "", after: str = "") -> None:
+        """Put programs first on PATH that run the real ones between these lines of bash."""
         path = self.environment["PATH"]
-        (folder / "aws").write_text(f'#!/bin/bash\nPATH={path}\naws "$@"; status=$?\n{script}\nexit $status\n')
-        (folder / "aws").chmod(0o755)
+        for program in programs:
+            script = folder / program
+            call = f'PATH={path} {program} "$@"; status=$?'
+            write(script, f"#!/bin/bash\nuse={program}\n{before}\n{call}\nPATH={path}\n{after}\nexit $status\n")
+            script.chmod(0o755)
         self.environment["PATH"] = f"{folder}{os.pathsep}{path}"
+
+    def fail(self) -> str:
+        """What a failed export prints as errors."""
+        result = self.run()
+        assert result.returncode == 1
+        return result.stderr
 
 
 def add_checkpoint(output: Path, name: str, done: bool = True) -> Path:
     folder = output / name
-    folder.mkdir(parents=True)
-    (folder / "model.pdparams").write_bytes(os.urandom(1000))
+    write(folder / "model.pdparams", os.urandom(1000).hex())
     if done:
-        (folder / "done").write_text("{}")
+        write(folder / "done", "{}")
     age(folder)
     return folder
+
+
+def write(path: Path, text: str = "x") -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
 
 
 def age(folder: Path) -> None:
@@ -126,9 +136,8 @@ def export(bucket: Bucket, tmp_path: Path) -> Export:
     output = tmp_path / "job" / "output"
     add_checkpoint(output, "pass-00000")
     add_checkpoint(output, "pass-00001")
-    (output / "node_0").mkdir()
-    (output / "node_0" / "train.log").write_text("pass 1/2: loss 0.1\n")
-    (output / "made-from.json").write_text(json.dumps({"digest": "1", "id": "first"}))
+    write(output / "node_0" / "train.log", "pass 1/2: loss 0.1\n")
+    write(output / "made-from.json", '{"digest": "1", "id": "first"}')
     age(output)
     environment = {
         **bucket.environment,
@@ -152,8 +161,7 @@ def export(bucket: Bucket, tmp_path: Path) -> Export:
 
 def test_the_bucket_contains_exactly_the_output(export: Export) -> None:
     add_checkpoint(export.output, "pass-00002", done=False)
-    (export.output / ".pass-00003").mkdir()
-    (export.output / ".pass-00003" / "model.pdparams").write_text("half")
+    write(export.output / ".pass-00003" / "model.pdparams", "half")
     export.put("pass-00000/file of an earlier model", b"old")
     export.put("pass-00007/model.pdparams", b"the last checkpoint of a longer training")
     export.put("node_9/train.log", b"old")
@@ -180,10 +188,9 @@ def test_the_files_of_another_training_are_replaced_though_size_and_time_do_not_
     model = export.output / "pass-00000" / "model.pdparams"
     model.write_bytes(b"x" * model.stat().st_size)
     os.utime(model, (DAY, DAY))
+    (export.output / "made-from.json").unlink()
     if stamp:
-        (export.output / "made-from.json").write_text(stamp)
-    else:
-        (export.output / "made-from.json").unlink()
+        write(export.output / "made-from.json", stamp)
     export.succeed()
     assert export.exported() == export.files()
 
@@ -206,7 +213,8 @@ MODEL = "s3://bucket/job/output/pass-00000/model.pdparams"
 
 @pytest.mark.parametrize("damage", [f"aws s3 rm {MODEL}", f"echo short | aws s3 cp - {MODEL}"])
 def test_an_object_that_differs_after_the_copy_fails_the_export(export: Export, tmp_path: Path, damage: str) -> None:
-    export.damage(tmp_path / "damage", f'[[ $2 == sync && "$*" != *dryrun* ]] && {damage} >/dev/null')
+    after = f'[[ $2 == sync && "$*" != *dryrun* ]] && {damage} >/dev/null'
+    export.replace_programs(tmp_path / "programs", "aws", after=after)
     result = export.run()
     assert result.returncode == 1
     assert "export.sh: s3://bucket/job/output differs from the output after the copy" in result.stderr
@@ -217,37 +225,31 @@ def test_an_object_that_differs_after_the_copy_fails_the_export(export: Export, 
 def test_strange_names_arrive_and_what_s3_cannot_store_is_named(export: Export) -> None:
     checkpoint = export.output / "pass-00000"
     for name in ("-rf", "--delete", "a b", "[*]?", ".hidden", "\u00e9\u4e2d\U0001f600", "back\\slash", "'quoted\""):
-        (checkpoint / name).write_text(name)
-    (export.output / "-folder").mkdir()
-    (export.output / "-folder" / "-file").write_text("x")
+        write(checkpoint / name, name)
+    write(export.output / "-folder" / "-file")
     (checkpoint / "link").symlink_to("model.pdparams")
     kept = export.files()
     (checkpoint / "dangling\nlink").symlink_to("nothing")
     os.mkfifo(checkpoint / "fifo")
     (export.output / "latest").symlink_to("pass-00001")
-    (checkpoint / ".nfs0001").write_text("x")
-    (export.output / "two\nlines").mkdir()
-    (export.output / "two\nlines" / "file").write_text("x")
-    Path(os.fsdecode(os.fsencode(checkpoint / "mod") + b"\xe8le")).write_text("x")
-    long = "n" * 250
-    (export.output / long / long / long / long).mkdir(parents=True)
-    (export.output / long / long / long / long / "model.pdparams").write_text("x")
-    (export.output / "newest-checkpoint").write_text("of the user")
-    printed = export.succeed()
+    long = "/".join(["n" * 250] * 4)
+    not_utf8 = os.fsdecode(b"pass-00000/mod\xe8le")
+    for name in ("pass-00000/.nfs0001", "two\nlines/file", not_utf8, f"{long}/model.pdparams", "newest-checkpoint"):
+        write(export.output / name)
+    printed = export.succeed().splitlines()
     assert export.exported() == kept
     assert export.newest() == "s3://bucket/job/output/pass-00001/\n"
-    for line in (
-        "export.sh: newest-checkpoint is skipped: the export itself writes a file with this name",
-        "export.sh: $'pass-00000/dangling\\nlink' is skipped: it is a link to a file that does not exist",
-        "export.sh: $'two\\nlines/file' is skipped: its name contains a line break or another control character",
-        "export.sh: pass-00000/fifo is skipped: it is not a regular file",
-        "export.sh: latest is skipped: it is a link to a folder",
-        "export.sh: pass-00000/.nfs0001 is skipped: it is a deleted file that a process still uses",
-        "export.sh: $'pass-00000/mod\\350le' is skipped: its name is not UTF-8 text",
-        f"export.sh: {'/'.join([long] * 4)}/model.pdparams is skipped: its name in S3 has 1029 bytes,"
-        " and S3 accepts 1024",
-    ):
-        assert line in printed.splitlines()
+    for name, reason in {
+        "newest-checkpoint": "the export itself writes a file with this name",
+        "$'pass-00000/dangling\\nlink'": "it is a link to a file that does not exist",
+        "$'two\\nlines/file'": "its name contains a line break or another control character",
+        "pass-00000/fifo": "it is not a regular file",
+        "latest": "it is a link to a folder",
+        "pass-00000/.nfs0001": "it is a deleted file that a process still uses",
+        "$'pass-00000/mod\\350le'": "its name is not UTF-8 text",
+        f"{long}/model.pdparams": "its name in S3 has 1029 bytes, and S3 accepts 1024",
+    }.items():
+        assert f"export.sh: {name} is skipped: {reason}" in printed
 
 
 def test_the_newest_checkpoint_is_the_one_with_the_highest_number(export: Export) -> None:
@@ -283,34 +285,20 @@ def test_the_command_of_the_next_steps_copies_the_newest_checkpoint_or_fails(exp
 
 def test_errors_of_the_volume_that_pass_do_not_fail_the_export(export: Export, tmp_path: Path) -> None:
     """Each program fails at its first use of the volume. `stat` is asked about a file that bash does not find."""
-    done, hidden = export.output / "pass-00001" / "done", tmp_path / "hidden"
+    done, hidden, failed = export.output / "pass-00001" / "done", tmp_path / "hidden", tmp_path / "failed"
     done.rename(hidden)
-    programs, failed = tmp_path / "programs", tmp_path / "failed"
-    programs.mkdir()
     failed.mkdir()
-    path = export.environment["PATH"]
-    for program in ("ls", "stat", "cp", "cat", "aws"):
-        error = "Input/output error" if program in ("cp", "cat") else "Stale file handle"
-        script = programs / program
-        script.write_text(
-            f"""#!/bin/bash
-            use={program}
-            [[ $use == aws && "$*" == *--recursive* ]] && use=aws-cp
-            [[ $use == aws && "$*" == *sync*--no-progress* ]] && use=aws-sync
-            if [[ $use != aws && ! -e {failed}/$use ]]; then
-                touch {failed}/$use
-                [[ $use == stat ]] && mv {hidden} {done}
-                echo "$use: {error}" >&2
-                exit 1
-            fi
-            PATH={path}
-            {program} "$@"
-            """
-        )
-        script.chmod(0o755)
-    export.environment["PATH"] = f"{programs}{os.pathsep}{path}"
-    result = export.run()
-    assert result.returncode == 0, result.stderr
+    script = f"""
+        [[ $use == aws && "$*" == *--recursive* ]] && use=aws-cp
+        [[ $use == aws && "$*" == *sync*--no-progress* ]] && use=aws-sync
+        if [[ $use != aws && ! -e {failed}/$use ]]; then
+            touch {failed}/$use
+            [[ $use == stat ]] && mv {hidden} {done}
+            [[ $use == c* ]] && echo "$use: Input/output error" >&2 || echo "$use: Stale file handle" >&2
+            exit 1
+        fi"""
+    export.replace_programs(tmp_path / "programs", "ls", "stat", "cp", "cat", "aws", before=script)
+    export.succeed()
     assert sorted(each.name for each in failed.iterdir()) == ["aws-cp", "aws-sync", "cat", "cp", "ls", "stat"]
     assert export.exported() == export.files()
     assert export.newest() == "s3://bucket/job/output/pass-00001/\n"
@@ -320,74 +308,55 @@ def test_errors_of_the_volume_that_pass_do_not_fail_the_export(export: Export, t
 def test_another_error_of_the_transfer_is_not_repeated_but_a_skipped_file_is(
     export: Export, tmp_path: Path, skipped: str
 ) -> None:
-    repeats = "Skipping" in skipped
-    path, once = export.environment["PATH"], tmp_path / "once"
-    script = tmp_path / "programs" / "aws"
-    script.parent.mkdir()
-    script.write_text(
-        f"""#!/bin/bash
-        if [[ $2 == sync && ! -e {once} ]]; then touch {once}; echo "{skipped}" >&2; exit 2; fi
-        PATH={path}
-        aws "$@"
-        """
-    )
-    script.chmod(0o755)
-    export.environment["PATH"] = f"{script.parent}{os.pathsep}{path}"
-    result = export.run()
-    assert result.returncode == (0 if repeats else 1)
-    assert (skipped in result.stderr) is not repeats
+    once = tmp_path / "once"
+    script = f'if [[ $2 == sync && ! -e {once} ]]; then touch {once}; echo "{skipped}" >&2; exit 2; fi'
+    export.replace_programs(tmp_path / "programs", "aws", before=script)
+    if "Skipping" in skipped:
+        export.succeed()
+    else:
+        assert skipped in export.fail()
 
 
 def test_no_complete_checkpoint_is_an_error_and_nothing_is_deleted(export: Export) -> None:
     export.put("pass-00000/model.pdparams", b"old")
     for done in export.output.glob("*/done"):
         done.unlink()
-    result = export.run()
-    assert result.returncode == 1
-    assert "has no complete checkpoint: there is nothing to export" in result.stderr
+    assert "has no complete checkpoint: there is nothing to export" in export.fail()
     assert export.exported() == {"pass-00000/model.pdparams": b"old"}
 
 
 @pytest.mark.parametrize(("value", "message"), [("", "DESTINATION is not set"), ("bucket", "it must be s3://bucket")])
 def test_a_wrong_destination_is_named(export: Export, value: str, message: str) -> None:
     export.environment["DESTINATION"] = value
-    result = export.run()
-    assert result.returncode == 1
-    assert message in result.stderr
+    assert message in export.fail()
 
 
 def test_the_message_is_sent_after_the_results_are_in_the_bucket(export: Export, tmp_path: Path) -> None:
     read = export.receive()
-    export.damage(tmp_path / "calls", f'echo "$1" >>{tmp_path}/calls/log')
-    result = export.run()
-    assert result.returncode == 0, result.stderr
+    export.replace_programs(tmp_path / "programs", "aws", before=f'echo "$1" >>{tmp_path}/log')
+    assert "export.sh: sent the message 'Model is ready: job'" in export.succeed()
     assert read() == [("Model is ready: job", "Model is ready: job\ntext of the message")]
-    calls = (tmp_path / "calls/log").read_text().split()
+    calls = (tmp_path / "log").read_text().split()
     assert calls.count("sns") == 1
     assert calls[-1] == "sns"
-    assert "export.sh: sent the message 'Model is ready: job'" in result.stdout
 
 
 def test_after_a_failed_training_the_reason_is_sent_once_and_nothing_is_exported(export: Export) -> None:
-    export.end_training("Training failed: job", failure="trainer 1: ValueError: $(touch /tmp/x) `id` bad")
+    why = "trainer 1: ValueError: $(touch /tmp/x) `id` bad"
+    export.end_training("Training failed: job", failure=why)
     read = export.receive()
-    result = export.run()
-    assert result.returncode == 1
+    assert export.fail().splitlines() == [
+        f"The training Job job failed, so there is nothing to export: {why}",
+        "To run the training again: pulumi up --replace '**Job::job'",
+    ]
     assert read() == [("Training failed: job", "Training failed: job\ntext of the message")]
     assert export.exported() == {}
-    reason, command = result.stderr.splitlines()
-    assert reason == (
-        "The training Job job failed, so there is nothing to export: trainer 1: ValueError: $(touch /tmp/x) `id` bad"
-    )
-    assert command == "To run the training again: pulumi up --replace '**Job::job'"
 
 
 def test_a_failed_export_is_reported_too(export: Export) -> None:
     read = export.receive()
     export.environment["DESTINATION"] = "s3://nobody/job/output/"
-    result = export.run()
-    assert result.returncode == 1
-    assert "export.sh: the output cannot be copied to s3://nobody/job/output" in result.stderr
+    assert "export.sh: the output cannot be copied to s3://nobody/job/output" in export.fail()
     ((subject, text),) = read()
     assert subject == "Export failed: job"
     assert "its results could not be exported: the output cannot be copied to s3://nobody/job/output" in text

@@ -12,23 +12,11 @@ import pytest
 from tests.in_pod.api import make_pod
 from tests.in_pod.training_run import TRAINER, Trainer, TrainingRun, end_container
 
-ALL = ["pass-00000", "pass-00001", "pass-00002"]
 
-
-def start(run: TrainingRun) -> None:
+def start(run: TrainingRun, *arguments: str, owner: str = "job-1") -> None:
     """Start all trainers."""
     for index in range(run.trainers):
-        run.start(index)
-
-
-def slow(run: TrainingRun) -> None:
-    """Make passes so long that a fault happens between the first and the last."""
-    run.settings["STUB_PASS_SECONDS"] = "0.6"
-
-
-def wait_for_pass(run: TrainingRun, count: int = 1) -> None:
-    """Wait until this number of checkpoints is complete."""
-    run.wait(lambda: len(run.passes()) >= count)
+        run.start(index, arguments, make_pod(run.job, index, run.address(index), owner=owner))
 
 
 def training_process(run: TrainingRun, index: int) -> int:
@@ -44,23 +32,41 @@ def is_alive(process: int) -> bool:
         return False
 
 
-def finish(run: TrainingRun) -> str:
+def finish(run: TrainingRun, passes: int = 3) -> str:
     """The training succeeds with all checkpoints. Returns the output of trainer 0."""
     run.wait(run.ended)
     assert run.statuses() == [0] * run.trainers
-    assert run.passes() == ALL
+    assert run.passes() == [f"pass-{number:05d}" for number in range(passes)]
     return run.pods[0].text()
 
 
-def assert_no_pass_done_twice(run: TrainingRun) -> None:
-    """Every checkpoint was written once: each attempt resumed from the newest one."""
+def fail(run: TrainingRun, reason: str, **settings: str) -> None:
+    """The training fails: each trainer prints the reason."""
+    run.settings.update(settings)
+    start(run)
+    run.wait(run.ended, replace=False)
+    assert run.statuses() == [100, 100, 100]
+    assert all(reason in trainer.text() for trainer in run.all)
+
+
+def resume(run: TrainingRun) -> str:
+    """As `finish`. Every checkpoint was written once: each attempt resumed from the newest one."""
+    finish(run)
     printed = "".join(trainer.text() for trainer in run.all)
     assert max(printed.count(f"stub: wrote pass {number}\n") for number in range(3)) == 1
+    assert "attempt 2: trainer 0 of 3 starts from checkpoint pass-0000" in printed
+    return printed
+
+
+def train(run: TrainingRun) -> None:
+    """Start a training with long passes, and wait until the first is complete."""
+    run.settings.setdefault("STUB_PASS_SECONDS", "0.6")
+    start(run)
+    run.wait(lambda: len(run.passes()) >= 1)
 
 
 def test_three_trainers_find_each_other_and_finish(run: TrainingRun) -> None:
-    for index in range(3):
-        run.start(index, arguments=("--rate=0.1",))
+    start(run, "--rate=0.1")
     finish(run)
     for index in range(3):
         log = (run.root / "output" / f"node_{index}" / "train.log").read_text()
@@ -70,26 +76,26 @@ def test_three_trainers_find_each_other_and_finish(run: TrainingRun) -> None:
     assert late.process.wait(60) == 0, "a pod that is replaced after the end"
     assert "stub:" not in late.text()
 
+    # The next Job ignores the state files of this one.
+    for name in list(run.api.objects):
+        run.api.delete(name)
+    run.settings["PASSES"] = "4"
+    start(run, owner="job-2")
+    assert "starts from checkpoint pass-00002" in finish(run, passes=4)
+
 
 @pytest.mark.parametrize("index", [0, 2])
 def test_after_a_killed_launcher_all_resume(run: TrainingRun, index: int) -> None:
-    slow(run)
-    start(run)
-    wait_for_pass(run)
+    train(run)
     run.pods[index].process.kill()
-    finish(run)
-    assert_no_pass_done_twice(run)
+    printed = resume(run)
+    assert f"attempt 1 is over: trainer {index}'s pod" in printed
+    assert "attempt 3: " not in printed
     assert len(run.all) == 4
-    others = "".join(trainer.text() for trainer in run.all[:3])
-    assert f"attempt 1 is over: trainer {index}'s pod" in others
-    assert "attempt 2: " in others
-    assert "attempt 3: " not in others
 
 
 def test_after_a_deleted_pod_all_resume(run: TrainingRun) -> None:
-    slow(run)
-    start(run)
-    wait_for_pass(run)
+    train(run)
     old = run.pods[1]
     old.pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     run.api.put(old.pod)
@@ -98,23 +104,17 @@ def test_after_a_deleted_pod_all_resume(run: TrainingRun) -> None:
     assert old.process.wait(30) == 128 + signal.SIGTERM
     end_container(old)
     run.api.delete(old.pod["metadata"]["name"])
-    printed = finish(run)
-    assert "is being deleted" in printed
-    assert_no_pass_done_twice(run)
+    assert "is being deleted" in resume(run)
 
 
 def test_an_older_launcher_of_trainer_0_ends_when_a_newer_one_decides(run: TrainingRun) -> None:
-    slow(run)
-    start(run)
-    wait_for_pass(run)
+    train(run)
     old = run.pods[0]
     run.api.delete(old.pod["metadata"]["name"])
-    new = run.start(0)
-    finish(run)
+    run.start(0)
+    assert "attempt 3: " not in resume(run)
     assert old.process.wait(30) == 128 + signal.SIGTERM
     assert "another launcher of trainer 0 decides now" in old.text()
-    assert "attempt 2: trainer 0 of 3 starts from checkpoint" in new.text()
-    assert "attempt 3: " not in new.text() + run.pods[1].text()
 
 
 def test_sigterm_ends_the_training_and_all_its_processes(run: TrainingRun) -> None:
@@ -132,21 +132,17 @@ def test_sigterm_ends_the_training_and_all_its_processes(run: TrainingRun) -> No
 
 @pytest.mark.parametrize("index", [0, 1])
 def test_a_restarted_container_joins_only_the_next_attempt(run: TrainingRun, index: int) -> None:
-    slow(run)
-    start(run)
-    wait_for_pass(run)
+    train(run)
     old = run.pods[index]
     old.process.kill()
     old.process.wait()
     end_container(old)
     run.start(index, pod=old.pod)
-    printed = finish(run)
-    assert "attempt 2: trainer 0 of 3 starts from checkpoint pass-0000" in printed
-    assert f"because trainer {index} lost its launcher, which was started again" in printed
-    assert_no_pass_done_twice(run)
+    assert f"because trainer {index} lost its launcher, which was started again" in resume(run)
 
 
-def test_an_outage_of_the_api_server_delays_the_start(run: TrainingRun) -> None:
+def test_an_outage_of_the_api_server_delays_the_start_and_interrupts_no_training(run: TrainingRun) -> None:
+    run.settings["STUB_PASS_SECONDS"] = "0.6"
     run.start(0)
     run.wait(lambda: "1 of 3 pods run" in run.pods[0].text())
     run.api.stop()
@@ -155,16 +151,9 @@ def test_an_outage_of_the_api_server_delays_the_start(run: TrainingRun) -> None:
     run.wait(lambda: "the API server does not answer" in run.pods[0].text())
     assert "attempt 1" not in run.pods[0].text()
     run.api.start()
-    finish(run)
-
-
-def test_an_outage_of_the_api_server_does_not_interrupt_a_training(run: TrainingRun) -> None:
-    slow(run)
-    start(run)
-    wait_for_pass(run)
+    run.wait(lambda: len(run.passes()) >= 1)
     run.api.stop()
-    printed = finish(run)
-    assert "attempt 2" not in printed
+    assert "attempt 2" not in finish(run)
 
 
 def test_a_pod_that_never_starts_is_a_clear_error(run: TrainingRun) -> None:
@@ -184,15 +173,11 @@ def test_a_pod_that_never_starts_is_a_clear_error(run: TrainingRun) -> None:
 
 
 def test_attempts_without_a_new_checkpoint_are_limited(run: TrainingRun) -> None:
-    run.settings.update(STUB_FAIL="1:1", MAX_ATTEMPTS="2")
-    start(run)
-    run.wait(run.ended, replace=False)
-    assert run.statuses() == [100, 100, 100]
     reason = (
         "failed: 2 attempts in a row made no new checkpoint; the last ended because trainer 1 ended with status 3,"
         " last output: stub: no pass 1 today"
     )
-    assert all(reason in trainer.text() for trainer in run.all)
+    fail(run, reason, STUB_FAIL="1:1", MAX_ATTEMPTS="2")
     assert "attempt 3: " in run.pods[0].text(), "the first attempt brought pass 0 and does not count"
     assert run.passes() == ["pass-00000"]
     late = run.start(1)
@@ -200,46 +185,38 @@ def test_attempts_without_a_new_checkpoint_are_limited(run: TrainingRun) -> None
     assert reason in late.text()
 
 
-def test_the_reason_is_the_first_failure_even_if_its_output_arrives_last(run: TrainingRun) -> None:
-    run.settings.update(STUB_FAIL="1:0", STUB_LATE="1:0.5", MAX_ATTEMPTS="1")
-    start(run)
-    run.wait(run.ended, replace=False)
+def test_two_early_failures_with_the_same_message_are_final_even_if_it_arrives_last(run: TrainingRun) -> None:
+    reason = (
+        "failed: two attempts failed at once in the same way; the last ended because trainer 1 ended with status 3,"
+        " last output: stub: no pass 0 today"
+    )
+    fail(run, reason, STUB_FAIL="1:0", STUB_LATE="1:0.5", MAX_ATTEMPTS="5")
     assert ["stub: lost a peer" in trainer.text().splitlines() for trainer in run.all] == [True, False, True]
-    reason = "the last ended because trainer 1 ended with status 3, last output: stub: no pass 0 today"
-    assert all(reason in trainer.text() for trainer in run.all)
+    assert "attempt 2: " in run.pods[0].text()
+    assert "attempt 3: " not in run.pods[0].text()
+    again = "To run this Job again: pulumi up --replace '**Job::"
+    assert all(again in trainer.text().splitlines()[-1] for trainer in run.all)
 
 
-def test_state_files_of_an_earlier_job_are_ignored(run: TrainingRun) -> None:
-    start(run)
-    finish(run)
-    for name in list(run.api.objects):
-        run.api.delete(name)
-    run.settings["PASSES"] = "4"
-    for index in range(3):
-        run.start(index, pod=make_pod("job", index, run.address(index), owner="job-2"))
-    run.wait(run.ended)
-    assert run.statuses() == [0, 0, 0]
-    assert run.passes() == [*ALL, "pass-00003"]
-    assert "starts from checkpoint pass-00002" in run.pods[0].text()
-
-
-def test_a_corrupt_newest_pass_is_skipped(run: TrainingRun) -> None:
+def test_a_corrupt_newest_pass_is_skipped_and_a_full_disk_ends_only_the_log(run: TrainingRun) -> None:
     output = run.root / "output"
-    for number, content in ((0, b"good"), (1, b"bad!")):
+    digest = "770e607624d689265ca6c44884d0807d9b054d23c473c106c72be9de08b7376c"
+    for number, content in enumerate(("good", "bad!", "half")):
         folder = output / f"pass-{number:05d}"
         folder.mkdir(parents=True)
-        (folder / "model").write_bytes(content)
-        digest = "770e607624d689265ca6c44884d0807d9b054d23c473c106c72be9de08b7376c"
-        (folder / "done").write_text(json.dumps({"files": {"model": {"bytes": 4, "sha256": digest}}}))
-    (output / "pass-00002").mkdir()
-    (output / "pass-00002" / "model").write_text("half")
+        (folder / "model").write_text(content)
+        if content != "half":
+            (folder / "done").write_text(json.dumps({"files": {"model": {"bytes": 4, "sha256": digest}}}))
+    (output / "node_1").mkdir()
+    (output / "node_1" / "train.log").symlink_to("/dev/full")
     run.settings["PASSES"] = "1"
     start(run)
-    run.wait(run.ended)
-    printed = run.pods[0].text()
+    printed = finish(run)
     assert "checkpoint pass-00002 is skipped: it has no file done" in printed
     assert "checkpoint pass-00001 is skipped: model does not have its checksum" in printed
     assert "starts from checkpoint pass-00000" in printed
+    assert "train.log cannot be written: [Errno 28] No space left on device" in run.pods[1].text()
+    assert "stub: job-1 trainer 1" in run.pods[1].text()
 
 
 def test_errors_of_the_volume_that_pass_cost_no_attempt(run: TrainingRun) -> None:
@@ -252,16 +229,6 @@ def test_errors_of_the_volume_that_pass_cost_no_attempt(run: TrainingRun) -> Non
     start(run)
     finish(run)
     assert len(run.all) == 3, "no pod had to be replaced"
-
-
-def test_a_full_disk_ends_the_log_but_not_the_training(run: TrainingRun) -> None:
-    logs = run.root / "output" / "node_1"
-    logs.mkdir(parents=True)
-    (logs / "train.log").symlink_to("/dev/full")
-    start(run)
-    finish(run)
-    assert "train.log cannot be written: [Errno 28] No space left on device" in run.pods[1].text()
-    assert "stub: job-1 trainer 1" in run.pods[1].text()
 
 
 def test_a_shard_that_does_not_fit_on_the_disk_is_a_clear_error(run: TrainingRun) -> None:
@@ -277,30 +244,12 @@ def test_a_shard_that_does_not_fit_on_the_disk_is_a_clear_error(run: TrainingRun
         assert "File too large" in trainer.text()
 
 
-def test_two_early_failures_with_the_same_message_are_final(run: TrainingRun) -> None:
-    run.settings.update(STUB_FAIL="1:0", MAX_ATTEMPTS="5")
-    start(run)
-    run.wait(run.ended, replace=False)
-    assert run.statuses() == [100, 100, 100]
-    assert "attempt 2: " in run.pods[0].text()
-    assert "attempt 3: " not in run.pods[0].text()
-    assert "failed: two attempts failed at once in the same way" in run.pods[2].text()
-    assert all(
-        "To run this Job again: pulumi up --replace '**Job::" in pod.text().splitlines()[-1]
-        for pod in run.pods.values()
-    )
-
-
 def test_a_suspended_training_is_ended_and_resumed(run: TrainingRun) -> None:
     run.settings.update(STALL_SECONDS="5", STUB_PASS_SECONDS="1")
-    start(run)
-    wait_for_pass(run)
+    train(run)
     os.kill(training_process(run, 1), signal.SIGSTOP)
-    printed = finish(run)
     reason = "no trainer printed a line or wrote a checkpoint for 5 s; trainer 1 is suspended"
-    assert f"attempt 1 is over: {reason}" in printed
-    assert "attempt 2: trainer 0 of 3 starts from checkpoint pass-0000" in printed
-    assert_no_pass_done_twice(run)
+    assert f"attempt 1 is over: {reason}" in resume(run)
     for index in range(3):
         log = (run.root / "output" / f"node_{index}" / "train.log").read_text()
         _, _, stack = log.partition("=== Python stack of process")
