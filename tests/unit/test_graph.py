@@ -6,7 +6,7 @@ import json
 import pytest
 
 from tests.unit.conftest import RunStack, Shape
-from tests.unit.program import ENDPOINT, Graph, Resource, config_of, run, with_workers
+from tests.unit.program import Graph, Resource, config_of, run, with_workers
 
 JOBS = ("paddle-data", "paddle-cluster-job", "paddle-export")
 POLICIES = "aws:iam/rolePolicyAttachment:RolePolicyAttachment"
@@ -140,18 +140,6 @@ def test_the_provider_tags_everything(program: RunStack) -> None:
     by_ec2 = graph.named("worker-template").inputs["tagSpecifications"]
     worker = {**tags, "Name": "paddle-cluster-worker"}
     assert by_ec2 == [{"resourceType": kind, "tags": worker} for kind in ("instance", "volume")]
-
-
-def test_the_kubernetes_provider_depends_on_the_access_entries(program: RunStack) -> None:
-    """If an access entry were deleted first, the rest of a destroy would fail with Unauthorized."""
-    graph = program({"admins": ["arn:aws:iam::123456789012:role/admin"]})
-    provider = graph.named("kubernetes")
-    for principal in ("role/admin", "user/deployer"):
-        assert graph.leads(provider, graph.named(f"admin-{principal}"))
-        assert graph.leads(provider, graph.named(f"admin-{principal}-policy"))
-    assert provider.inputs["clusterIdentifier"] == ENDPOINT, (
-        "a new cluster with the same name must have another identifier"
-    )
 
 
 def test_resources_with_fixed_names_are_deleted_before_replacement(program: RunStack) -> None:

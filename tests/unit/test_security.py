@@ -152,20 +152,6 @@ def test_names_follow_the_partition(
     assert set(arns) == {f"arn:{partition}:"}
 
 
-@pytest.mark.parametrize("stack", stack_files())
-def test_the_key_encrypts_everything_at_rest(shipped: Callable[[str], Graph], stack: str) -> None:
-    graph = shipped(stack)
-    key = f"arn:aws:mock:{config_of(stack)['aws:region']}:{ACCOUNT}:key"
-    assert graph.named("eks").inputs["encryptionConfig"] == {"provider": {"keyArn": key}, "resources": ["secrets"]}
-    assert (graph.named("efs").inputs["encrypted"], graph.named("efs").inputs["kmsKeyId"]) == (True, key)
-    (bucket,) = graph.named("bucket-encryption").inputs["rules"]
-    assert bucket["applyServerSideEncryptionByDefault"] == {"sseAlgorithm": "aws:kms", "kmsMasterKeyId": key}
-    assert bucket["bucketKeyEnabled"] is True
-    (disk,) = graph.named("worker-template").inputs["blockDeviceMappings"]
-    assert (disk["ebs"]["encrypted"], disk["ebs"]["kmsKeyId"], disk["ebs"]["volumeType"]) == ("true", key, "gp3")
-    assert graph.named("key").inputs["enableKeyRotation"] is True
-
-
 DEPLOYER = "arn:aws:iam::123456789012:user/deployer"
 
 

@@ -20,8 +20,6 @@ from settings.subnets import LARGEST, MAX_ZONES, SMALLEST, cidr_plan
 from tests.unit.conftest import RunStack
 from tests.unit.program import SUBNETS, Aws, Graph
 
-ROUTES = "aws:ec2/route:Route"
-
 
 @pytest.mark.parametrize("prefix", [LARGEST, 19, SMALLEST])
 def test_subnets_are_in_the_vpc_and_do_not_overlap(prefix: int) -> None:
@@ -39,33 +37,6 @@ def test_adding_a_zone_changes_no_subnet() -> None:
     assert (three.workers[:2], three.public[:2]) == (two.workers, two.public)
 
 
-@pytest.mark.parametrize(("nat", "gateways", "tables"), [("none", 0, 1), ("single", 1, 2), ("perZone", 2, 3)])
-def test_nat(program: RunStack, nat: str, gateways: int, tables: int) -> None:
-    graph = program({"natGateways": nat, "workers": {"zones": "all"}})
-    assert len(graph.all("aws:ec2/natGateway:NatGateway")) == gateways
-    assert len(graph.all("aws:ec2/eip:Eip")) == gateways
-    assert len(graph.all("aws:ec2/routeTable:RouteTable")) == tables
-    workers = [r for r in graph.all("aws:ec2/subnet:Subnet") if r.name.startswith("subnet-")]
-    assert [r.inputs["mapPublicIpOnLaunch"] for r in workers] == [nat == "none"] * 2
-    used = {
-        r.inputs["subnetId"]: r.inputs["routeTableId"]
-        for r in graph.all("aws:ec2/routeTableAssociation:RouteTableAssociation")
-    }
-    private = {
-        "none": ["public-routes-id"] * 2,
-        "single": ["private-routes-0-id"] * 2,
-        "perZone": ["private-routes-0-id", "private-routes-1-id"],
-    }
-    assert [used[f"subnet-{i}-id"] for i in range(2)] == private[nat]
-    out = {
-        r.inputs["routeTableId"]: r.inputs.get("gatewayId") or r.inputs.get("natGatewayId") for r in graph.all(ROUTES)
-    }
-    assert out["public-routes-id"] == "internet-id"
-    assert all(out[f"private-routes-{i}-id"] == f"nat-{i}-id" for i in range(gateways))
-    tables_with_s3 = graph.named("s3-endpoint").inputs["routeTableIds"]
-    assert set(tables_with_s3) == {f"{r.name}-id" for r in graph.all("aws:ec2/routeTable:RouteTable")}
-
-
 @pytest.mark.parametrize("driver", ["nfs", "efsCsi"])
 def test_a_mount_target_in_every_worker_subnet(program: RunStack, driver: str) -> None:
     zones = ["us-west-2c", "us-west-2a", "us-west-2b"]
@@ -74,18 +45,6 @@ def test_a_mount_target_in_every_worker_subnet(program: RunStack, driver: str) -
     mounts = graph.all("aws:efs/mountTarget:MountTarget")
     assert {m.inputs["subnetId"] for m in mounts} == {f"subnet-{i}-id" for i in range(3)}
     assert all(m.inputs["securityGroups"] == ["efs-group-id"] for m in mounts)
-
-
-@pytest.mark.parametrize(("zones", "count"), [("one", 1), ("all", 2)])
-def test_workers_are_in_one_zone_unless_set_otherwise(program: RunStack, zones: str, count: int) -> None:
-    """The control plane and the mount targets have two zones in both cases, and NAT only where workers are."""
-    graph = program({"natGateways": "perZone", "workers": {"zones": zones}})
-    assert graph.named("workers").inputs["subnetIds"] == [f"subnet-{i}-id" for i in range(count)]
-    assert graph.named("eks").inputs["vpcConfig"]["subnetIds"] == ["subnet-0-id", "subnet-1-id"]
-    assert len(graph.all("aws:efs/mountTarget:MountTarget")) == 2
-    assert [nat.inputs["subnetId"] for nat in graph.all("aws:ec2/natGateway:NatGateway")] == [
-        f"public-subnet-{i}-id" for i in range(count)
-    ]
 
 
 def test_a_paused_stack_has_no_workers_and_creates_nothing_that_needs_them(program: RunStack) -> None:
