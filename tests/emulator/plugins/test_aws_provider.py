@@ -7,10 +7,7 @@ import os
 import re
 import signal
 import socket
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,12 +40,12 @@ def create(plugin: Plugin) -> Iterator[Callable[..., Resource]]:
 
 
 @pytest.fixture
-def in_region(aws_config: dict[str, Any]) -> Iterator[Callable[[str], Plugin]]:
-    """Starts a provider of another region."""
+def other(aws_config: dict[str, Any]) -> Iterator[Callable[..., Plugin]]:
+    """Starts a provider with other settings."""
     started: list[Plugin] = []
 
-    def start(region: str) -> Plugin:
-        started.append(Plugin(aws_config | {"region": region}))
+    def start(environment: Mapping[str, str] | None = None, **settings: Any) -> Plugin:
+        started.append(Plugin(aws_config | settings, environment))
         return started[-1]
 
     yield start
@@ -143,25 +140,24 @@ def test_errors_of_aws_are_one_line_with_the_code(plugin: Plugin) -> None:
 # Names, tags, regions
 
 
-def test_generated_names_have_the_logical_name_and_seven_digits(plugin: Plugin) -> None:
-    names = {
-        kind: plugin.check(kind, "Data-Bucket", inputs)[name]
-        for kind, name, inputs in (
-            ("aws:s3/bucket:Bucket", "bucket", {}),
-            (ROLE, "name", {"assumeRolePolicy": TRUST}),
-            ("aws:kms/alias:Alias", "name", {"targetKeyId": "k"}),
-            ("aws:ec2/keyPair:KeyPair", "keyName", {"publicKey": "k"}),
-        )
-    }
-    assert re.fullmatch("data-bucket-[0-9a-f]{7}", names["aws:s3/bucket:Bucket"])
-    assert re.fullmatch("Data-Bucket-[0-9a-f]{7}", names[ROLE])
-    assert re.fullmatch("alias/Data-Bucket-[0-9a-f]{7}", names["aws:kms/alias:Alias"])
-    assert re.fullmatch("Data-Bucket-[0-9a-f]{7}", names["aws:ec2/keyPair:KeyPair"])
-    assert len(plugin.check("aws:s3/bucket:Bucket", "x" * 99, {})["bucket"]) == 63
+@pytest.mark.parametrize(
+    ("kind", "name", "inputs", "pattern"),
+    [
+        ("aws:s3/bucket:Bucket", "bucket", {}, "data-bucket-[0-9a-f]{7}"),
+        (ROLE, "name", {"assumeRolePolicy": TRUST}, "Data-Bucket-[0-9a-f]{7}"),
+        ("aws:kms/alias:Alias", "name", {"targetKeyId": "k"}, "alias/Data-Bucket-[0-9a-f]{7}"),
+        ("aws:ec2/keyPair:KeyPair", "keyName", {"publicKey": "k"}, "Data-Bucket-[0-9a-f]{7}"),
+    ],
+)
+def test_generated_names_have_the_logical_name_and_seven_digits(
+    plugin: Plugin, kind: str, name: str, inputs: dict[str, Any], pattern: str
+) -> None:
+    assert re.fullmatch(pattern, plugin.check(kind, "Data-Bucket", inputs)[name])
 
 
 def test_generated_names_are_kept_and_given_names_delete_first(plugin: Plugin) -> None:
     bucket = "aws:s3/bucket:Bucket"
+    assert len(plugin.check(bucket, "x" * 99, {})["bucket"]) == 63
     first = plugin.check(bucket, "it", {})
     assert plugin.check(bucket, "it", {"tags": {"a": "b"}}, first)["bucket"] == first["bucket"]
     for named in ({}, {"name": "mine"}):
@@ -170,24 +166,18 @@ def test_generated_names_are_kept_and_given_names_delete_first(plugin: Plugin) -
         assert answer.deleteBeforeReplace is bool(named)
 
 
-def test_default_tags_are_added_and_shown_separately(create: Callable[..., Resource], aws: Aws, plugin: Plugin) -> None:
-    it = create(VPC, "it", cidrBlock="10.0.0.0/16", tags={"Name": "one"})
-    assert it.state["tags"] == {"Name": "one"}
-    assert it.state["tagsAll"] == {"Name": "one", "project": "paddle"}
+def test_default_tags_are_shown_separately_and_their_change_updates_the_resources(
+    create: Callable[..., Resource], aws: Aws, other: Callable[..., Plugin]
+) -> None:
+    given = {"cidrBlock": "10.0.0.0/16", "tags": {"Name": "one"}}
+    it = create(VPC, "it", **given)
+    assert (it.state["tags"], it.state["tagsAll"]) == ({"Name": "one"}, {"Name": "one", "project": "paddle"})
+    changing = other(defaultTags={"tags": {"stack": "dev"}})
+    assert changing.changes(it, given) == {"tagsAll.project": "DELETE", "tagsAll.stack": "ADD"}
+    changed = changing.update(it, given)
+    assert (changed.state["tags"], changed.state["tagsAll"]) == ({"Name": "one"}, {"Name": "one", "stack": "dev"})
     real = aws("ec2").describe_vpcs(VpcIds=[it.id])["Vpcs"][0]["Tags"]
-    assert {each["Key"]: each["Value"] for each in real} == it.state["tagsAll"]
-
-
-def test_changed_default_tags_update_the_resources(create: Callable[..., Resource], aws_config: dict[str, Any]) -> None:
-    it = create(VPC, "it", cidrBlock="10.0.0.0/16")
-    other = Plugin(aws_config | {"defaultTags": {"tags": {"stack": "dev"}}})
-    try:
-        assert other.changes(it, {"cidrBlock": "10.0.0.0/16"}) == {"tagsAll.project": "DELETE", "tagsAll.stack": "ADD"}
-        changed = other.update(it, {"cidrBlock": "10.0.0.0/16"})
-        assert changed.state["tagsAll"] == {"stack": "dev"}
-        assert changed.state["tags"] == {}
-    finally:
-        other.close()
+    assert {each["Key"]: each["Value"] for each in real} == changed.state["tagsAll"]
 
 
 def test_ignored_changes_are_not_differences(create: Callable[..., Resource], plugin: Plugin) -> None:
@@ -249,13 +239,11 @@ def test_a_type_of_the_plugin_framework_is_found_by_the_id_in_its_state(
     assert found.state == it.state
 
 
-def test_a_topic_is_created_only_if_there_is_none_of_its_name(plugin: Plugin, aws_config: dict[str, Any]) -> None:
+def test_a_topic_is_created_only_if_there_is_none_of_its_name(plugin: Plugin, other: Callable[..., Plugin]) -> None:
     """Pulumi's build of the provider asks for the ARN that the topic would have."""
     topic = plugin.create("aws:sns/topic:Topic", "it", {"name": "existing"})
-    own = Plugin(aws_config | {"skipRequestingAccountId": "false"})
-    message = error_of(lambda: own.create(topic.type, "it", {"name": "existing"}))
+    message = error_of(lambda: other(skipRequestingAccountId="false").create(topic.type, "it", {"name": "existing"}))
     assert message == "SNS Topic (existing) already exists"
-    own.close()
     plugin.delete(topic)
 
 
@@ -300,64 +288,52 @@ def test_bucket_with_objects_is_deleted_only_with_force_destroy(plugin: Plugin, 
     assert plugin.read(kept) is None
 
 
-def test_deletion_waits_while_another_resource_uses_it(plugin: Plugin, aws: Aws) -> None:
-    vpc = plugin.create(VPC, "vpc", {"cidrBlock": "10.0.0.0/16"})
-    subnet = plugin.create("aws:ec2/subnet:Subnet", "it", {"vpcId": vpc.id, "cidrBlock": "10.0.1.0/24"})
-    gone = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1)"])
-    deletion = plugin.begin_delete(vpc)
-    gone.wait()
-    assert not deletion.done()
-    aws("ec2").delete_subnet(SubnetId=subnet.id)
-    deletion.result(timeout=60)
-    assert plugin.read(vpc) is None
-
-
-def test_cancel_ends_a_wait(plugin: Plugin, aws_config: dict[str, Any]) -> None:
-    own = Plugin(aws_config)
-    vpc = own.create(VPC, "vpc", {"cidrBlock": "10.0.0.0/16"})
-    subnet = own.create("aws:ec2/subnet:Subnet", "it", {"vpcId": vpc.id, "cidrBlock": "10.0.1.0/24"})
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_deletion_waits_while_another_resource_uses_it_or_until_it_is_cancelled(
+    create: Callable[..., Resource], other: Callable[..., Plugin], cancelled: bool
+) -> None:
+    own = other()
+    vpc = create(VPC, "vpc", cidrBlock="10.0.0.0/16")
+    subnet = create("aws:ec2/subnet:Subnet", "it", vpcId=vpc.id, cidrBlock="10.0.1.0/24")
     deletion = own.begin_delete(vpc)
-    time.sleep(0.3)
-    own.cancel()
-    with pytest.raises(grpc.RpcError, match="cancelled while waiting"):
+    with pytest.raises(grpc.FutureTimeoutError):
+        deletion.result(timeout=0.5)
+    if cancelled:
+        own.cancel()
+        with pytest.raises(grpc.RpcError, match="cancelled while waiting"):
+            deletion.result(timeout=60)
+    else:
+        own.delete(subnet)
         deletion.result(timeout=60)
-    own.close()
-    plugin.delete(subnet)
-    plugin.delete(vpc)
+        assert own.read(vpc) is None
 
 
-def test_unreachable_aws_is_an_error_and_not_a_deleted_resource(aws_config: dict[str, Any]) -> None:
+def test_unreachable_aws_is_an_error_and_not_a_deleted_resource(other: Callable[..., Plugin]) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         nobody = f"http://127.0.0.1:{free.getsockname()[1]}"
-    lost = Plugin(aws_config | {"endpoints": [dict.fromkeys(("ec2", "sts"), nobody)]})
-    try:
+        lost = other(endpoints=[dict.fromkeys(("ec2", "sts"), nobody)])
         message = error_of(lambda: lost.read(Resource(VPC, "it", "vpc-1", {}, {"cidrBlock": "10.0.0.0/16"})))
-        assert "AWS cannot be reached" in message
-        assert nobody in message
-    finally:
-        lost.close()
+    assert "AWS cannot be reached" in message
+    assert nobody in message
 
 
 # The process
 
 
-def test_the_users_aws_settings_are_not_read(aws_config: dict[str, Any], tmp_path: Path) -> None:
+def test_the_users_aws_settings_are_not_read(other: Callable[..., Plugin], tmp_path: Path) -> None:
     (tmp_path / ".aws").mkdir()
     (tmp_path / ".aws/config").write_text("no configuration at all")
     (tmp_path / ".aws/credentials").write_text("[default\n")
     hostile = {"HOME": str(tmp_path), "AWS_PROFILE": "missing", "AWS_ENDPOINT_URL": "http://127.0.0.1:1"}
     hostile |= {"AWS_REGION": "nowhere", "HTTP_PROXY": "http://127.0.0.1:1", "AWS_CA_BUNDLE": "/nowhere"}
-    own = Plugin(aws_config, environment=os.environ | hostile)
-    try:
-        assert own.invoke("aws:index/getCallerIdentity:getCallerIdentity")["accountId"] == "123456789012"
-    finally:
-        own.close()
+    own = other(os.environ | hostile)
+    assert own.invoke("aws:index/getCallerIdentity:getCallerIdentity")["accountId"] == "123456789012"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_provider_ends_when_the_engine_stops_it(aws_config: dict[str, Any], number: signal.Signals) -> None:
-    own = Plugin(aws_config)
+def test_the_provider_ends_when_the_engine_stops_it(other: Callable[..., Plugin], number: signal.Signals) -> None:
+    own = other()
     own.process.send_signal(number)
     assert own.process.wait(3) == 0
 
@@ -408,8 +384,8 @@ def test_a_service_of_a_region_is_a_public_parameter(plugin: Plugin) -> None:
     assert f"reading SSM Parameter ({path}/none): couldn't find resource" in missing
 
 
-def test_offerings_are_pairs_of_zone_and_instance_type(in_region: Callable[[str], Plugin]) -> None:
-    found = in_region("us-west-2").invoke(
+def test_offerings_are_pairs_of_zone_and_instance_type(other: Callable[..., Plugin]) -> None:
+    found = other(region="us-west-2").invoke(
         "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings",
         filters=[{"name": "instance-type", "values": ["m6i.large", "m4.large"]}],
         locationType="availability-zone-id",
@@ -420,26 +396,23 @@ def test_offerings_are_pairs_of_zone_and_instance_type(in_region: Callable[[str]
     assert {kind for _, kind in pairs} == {"m6i.large", "m4.large"}
 
 
-def test_every_zone_of_a_region_without_data_offers_every_type(in_region: Callable[[str], Plugin]) -> None:
+def test_every_zone_of_a_region_without_data_offers_every_type(other: Callable[..., Plugin]) -> None:
     filters = [{"name": "instance-type", "values": ["m6i.large"]}]
     token = "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings"
-    found = in_region("cn-north-1").invoke(token, filters=filters, locationType="availability-zone")
+    found = other(region="cn-north-1").invoke(token, filters=filters, locationType="availability-zone")
     assert found["locations"] == ["cn-north-1a", "cn-north-1b"]
 
 
-def test_a_subnet_is_found_by_its_range_and_its_tags(plugin: Plugin, aws: Callable[[str], Any]) -> None:
-    ec2, token = aws("ec2"), "aws:ec2/getSubnet:getSubnet"
-    vpcs = [ec2.create_vpc(CidrBlock="10.8.0.0/16")["Vpc"]["VpcId"] for _ in range(2)]
-    made = [ec2.create_subnet(VpcId=vpc, CidrBlock="10.8.0.0/24")["Subnet"] for vpc in vpcs]
-    ec2.create_tags(Resources=[made[1]["SubnetId"]], Tags=[{"Key": "stack", "Value": "dev"}])
-    found = plugin.invoke(token, cidrBlock="10.8.0.0/24", tags={"stack": "dev"})
-    assert (found["id"], found["availabilityZone"]) == (made[1]["SubnetId"], made[1]["AvailabilityZone"])
-    assert "multiple EC2 Subnets" in error_of(lambda: plugin.invoke(token, cidrBlock="10.8.0.0/24"))
-    missing = error_of(lambda: plugin.invoke(token, cidrBlock="10.8.0.0/24", tags={"stack": "prod"}))
-    assert "no matching EC2 Subnet found" in missing
-    for vpc, subnet in zip(vpcs, made, strict=True):
-        ec2.delete_subnet(SubnetId=subnet["SubnetId"])
-        ec2.delete_vpc(VpcId=vpc)
+def test_a_subnet_is_found_by_its_range_and_its_tags(plugin: Plugin, create: Callable[..., Resource]) -> None:
+    token, here = "aws:ec2/getSubnet:getSubnet", {"cidrBlock": "10.18.0.0/24"}
+    made = [
+        create("aws:ec2/subnet:Subnet", "it", vpcId=create(VPC, "it", cidrBlock="10.18.0.0/16").id, tags=tags, **here)
+        for tags in ({}, {"stack": "dev"})
+    ]
+    found = plugin.invoke(token, **here, tags={"stack": "dev"})
+    assert (found["id"], found["availabilityZone"]) == (made[1].id, made[1].state["availabilityZone"])
+    assert "multiple EC2 Subnets" in error_of(lambda: plugin.invoke(token, **here))
+    assert "no matching EC2 Subnet found" in error_of(lambda: plugin.invoke(token, **here, tags={"stack": "prod"}))
 
 
 def test_quotas_of_ec2_have_a_value(plugin: Plugin) -> None:
@@ -450,7 +423,7 @@ def test_quotas_of_ec2_have_a_value(plugin: Plugin) -> None:
     assert "NoSuchResource" in error_of(lambda: plugin.invoke(token, serviceCode="ec2", quotaCode="L-0"))
 
 
-def test_the_session_of_a_role_has_the_arn_of_the_role(plugin: Plugin, aws: Callable[[str], Any]) -> None:
+def test_the_session_of_a_role_has_the_arn_of_the_role(plugin: Plugin, aws: Aws) -> None:
     token = "aws:iam/getSessionContext:getSessionContext"
     aws("iam").create_role(RoleName="ci", Path="/team/", AssumeRolePolicyDocument="{}")
     found = plugin.invoke(token, arn="arn:aws:sts::123456789012:assumed-role/ci/run-1")
@@ -460,21 +433,19 @@ def test_the_session_of_a_role_has_the_arn_of_the_role(plugin: Plugin, aws: Call
     assert plugin.invoke(token, arn=user)["issuerArn"] == user
 
 
-def test_roles_and_users_exist_or_are_missing(plugin: Plugin, aws: Callable[[str], Any]) -> None:
-    iam = aws("iam")
-    iam.create_role(RoleName="known", AssumeRolePolicyDocument="{}")
-    iam.create_user(UserName="known")
-    assert plugin.invoke("aws:iam/getRole:getRole", name="known")["arn"] == "arn:aws:iam::123456789012:role/known"
-    assert plugin.invoke("aws:iam/getUser:getUser", userName="known")["arn"] == "arn:aws:iam::123456789012:user/known"
-    iam.delete_role(RoleName="known")
-    iam.delete_user(UserName="known")
-    role = error_of(lambda: plugin.invoke("aws:iam/getRole:getRole", name="nobody"))
-    assert "reading IAM Role (nobody): couldn't find resource" in role
-    user = error_of(lambda: plugin.invoke("aws:iam/getUser:getUser", userName="nobody"))
-    assert "reading IAM User (nobody): couldn't find resource" in user
+@pytest.mark.parametrize("kind", ["Role", "User"])
+def test_a_role_and_a_user_exist_or_are_missing(plugin: Plugin, aws: Aws, kind: str) -> None:
+    token, argument = f"aws:iam/get{kind}:get{kind}", {"Role": "name", "User": "userName"}[kind]
+    trust = {"AssumeRolePolicyDocument": "{}"} if kind == "Role" else {}
+    getattr(aws("iam"), f"create_{kind.lower()}")(**{f"{kind}Name": "known"}, **trust)
+    arn = f"arn:aws:iam::123456789012:{kind.lower()}/known"
+    assert plugin.invoke(token, **{argument: "known"})["arn"] == arn
+    getattr(aws("iam"), f"delete_{kind.lower()}")(**{f"{kind}Name": "known"})
+    missing = error_of(lambda: plugin.invoke(token, **{argument: "nobody"}))
+    assert f"reading IAM {kind} (nobody): couldn't find resource" in missing
 
 
-def test_a_key_has_its_state_and_type_or_is_missing(plugin: Plugin, aws: Callable[[str], Any]) -> None:
+def test_a_key_has_its_state_and_type_or_is_missing(plugin: Plugin, aws: Aws) -> None:
     token, kms = "aws:kms/getKey:getKey", aws("kms")
     arn = kms.create_key(KeySpec="RSA_2048", KeyUsage="SIGN_VERIFY")["KeyMetadata"]["Arn"]
     kms.disable_key(KeyId=arn.rpartition("/")[2])
@@ -485,30 +456,25 @@ def test_a_key_has_its_state_and_type_or_is_missing(plugin: Plugin, aws: Callabl
     assert f"reading KMS Key ({arn}0): couldn't find resource" in missing
 
 
-def test_the_access_entry_of_the_creator_has_no_tags(plugin: Plugin, aws: Callable[[str], Any]) -> None:
-    ec2, eks = aws("ec2"), aws("eks")
-    vpc = ec2.create_vpc(CidrBlock="10.7.0.0/16")["Vpc"]["VpcId"]
+@pytest.mark.parametrize("creator_is_admin", [True, False])
+def test_the_access_entry_of_the_creator_has_no_tags(
+    plugin: Plugin, aws: Aws, create: Callable[..., Resource], creator_is_admin: bool
+) -> None:
+    vpc, role = create(VPC, "it", cidrBlock="10.7.0.0/16").id, create(ROLE, "it", assumeRolePolicy=TRUST)
     subnets = [
-        ec2.create_subnet(VpcId=vpc, CidrBlock=f"10.7.{i}.0/24", AvailabilityZone=zone)["Subnet"]["SubnetId"]
+        create("aws:ec2/subnet:Subnet", "it", vpcId=vpc, cidrBlock=f"10.7.{i}.0/24", availabilityZone=zone).id
         for i, zone in enumerate(("eu-west-1a", "eu-west-1b"))
     ]
-    role = aws("iam").create_role(RoleName="creator-test", AssumeRolePolicyDocument="{}")["Role"]["Arn"]
-    given = {"clusterName": "creator-test", "principalArn": "arn:aws:iam::123456789012:user/deployer"}
+    access = {"authenticationMode": "API", "bootstrapClusterCreatorAdminPermissions": creator_is_admin}
     network = {"subnetIds": subnets}
-    token = "aws:eks/getAccessEntry:getAccessEntry"
-    for creator_is_admin in (True, False):
-        access = {"authenticationMode": "API", "bootstrapClusterCreatorAdminPermissions": creator_is_admin}
-        eks.create_cluster(name="creator-test", roleArn=role, resourcesVpcConfig=network, accessConfig=access)
-        if creator_is_admin:
-            assert plugin.invoke(token, **given)["tags"] == {}
-            with pytest.raises(ClientError, match="already in use"):
-                eks.create_access_entry(**given)
-        else:
-            assert "couldn't find resource" in error_of(lambda: plugin.invoke(token, **given))
-            eks.create_access_entry(**given, tags={"project": "paddle-on-aws"})
-            assert plugin.invoke(token, **given)["tags"] == {"project": "paddle-on-aws"}
-        eks.delete_cluster(name="creator-test")
-    for subnet in subnets:
-        ec2.delete_subnet(SubnetId=subnet)
-    ec2.delete_vpc(VpcId=vpc)
-    aws("iam").delete_role(RoleName="creator-test")
+    cluster = create("aws:eks/cluster:Cluster", "it", roleArn=role.state["arn"], vpcConfig=network, accessConfig=access)
+    token, eks = "aws:eks/getAccessEntry:getAccessEntry", aws("eks")
+    given = {"clusterName": cluster.id, "principalArn": "arn:aws:iam::123456789012:user/deployer"}
+    if creator_is_admin:
+        assert plugin.invoke(token, **given)["tags"] == {}
+        with pytest.raises(ClientError, match="already in use"):
+            eks.create_access_entry(**given)
+    else:
+        assert "couldn't find resource" in error_of(lambda: plugin.invoke(token, **given))
+        eks.create_access_entry(**given, tags={"project": "paddle-on-aws"})
+        assert plugin.invoke(token, **given)["tags"] == {"project": "paddle-on-aws"}
