@@ -28,6 +28,7 @@ GRANTED = {
     ("deploy.yml", "packages"): {"contents": "read"},
     ("deploy.yml", "deploy"): {"contents": "read", "id-token": "write"},
 }
+WITH_ROLE = [("preview.yml", "preview"), ("deploy.yml", "deploy")]
 
 
 def text(file: str) -> str:
@@ -91,31 +92,14 @@ def with_of(job: dict[str, Any], action: str) -> dict[str, Any]:
 
 def test_there_are_no_keys_and_each_job_has_its_own_role() -> None:
     assert not [file for file in FILES if "secrets." in text(file)]
-    login = "aws-actions/configure-aws-credentials"
-    here = {
-        "audience": "${{ vars.AWS_AUDIENCE || 'sts.amazonaws.com' }}",
-        "aws-region": "${{ vars.AWS_REGION }}",
-    }
-    preview, deploy = jobs()["preview.yml", "preview"], jobs()["deploy.yml", "deploy"]
-    assert with_of(preview, login) == {
-        **here,
-        "role-to-assume": "${{ vars.PREVIEW_ROLE }}${{ matrix.stack }}",
-        "role-duration-seconds": preview["timeout-minutes"] * 60,
-    }
-    assert with_of(deploy, login) == {
-        **here,
-        "role-to-assume": "${{ vars.DEPLOY_ROLE }}${{ matrix.stack }}",
-        "role-duration-seconds": deploy["timeout-minutes"] * 60,
-    }
-
-
-@pytest.mark.parametrize(("file", "name"), [("preview.yml", "preview"), ("deploy.yml", "deploy")])
-def test_each_stack_has_its_own_state_and_key(file: str, name: str) -> None:
-    url = jobs()[file, name]["env"]["PULUMI_BACKEND_URL"]
-    assert url == (
-        "s3://${{ vars.STATE_BUCKET }}/${{ matrix.stack }}?region=${{ vars.AWS_REGION }}"
-        "&ssetype=aws:kms&kmskeyid=alias/paddle-state-${{ matrix.stack }}"
-    )
+    for file, name in WITH_ROLE:
+        job = jobs()[file, name]
+        assert with_of(job, "aws-actions/configure-aws-credentials") == {
+            "audience": "${{ vars.AWS_AUDIENCE || 'sts.amazonaws.com' }}",
+            "aws-region": "${{ vars.AWS_REGION }}",
+            "role-to-assume": f"${{{{ vars.{name.upper()}_ROLE }}}}${{{{ matrix.stack }}}}",
+            "role-duration-seconds": job["timeout-minutes"] * 60,
+        }
 
 
 def checkouts(job: dict[str, Any]) -> list[dict[str, Any]]:
@@ -146,15 +130,27 @@ def test_the_job_that_writes_the_comment_has_no_role_and_no_code_of_the_pull_req
     assert used == {"actions/checkout", "actions/download-artifact"}
 
 
-@pytest.mark.parametrize(("file", "name"), [("preview.yml", "preview"), ("deploy.yml", "deploy")])
-def test_packages_are_checked_wheels_from_a_job_without_a_role(file: str, name: str) -> None:
+@pytest.mark.parametrize(("file", "name"), WITH_ROLE)
+def test_a_job_with_a_role_has_its_own_state_packages_and_queue(file: str, name: str) -> None:
     def scripts(job: str) -> str:
         return "".join(step.get("run", "") for step in jobs()[file, job]["steps"])
 
+    job = jobs()[file, name]
+    assert job["env"]["PULUMI_BACKEND_URL"] == (
+        "s3://${{ vars.STATE_BUCKET }}/${{ matrix.stack }}?region=${{ vars.AWS_REGION }}"
+        "&ssetype=aws:kms&kmskeyid=alias/paddle-state-${{ matrix.stack }}"
+    )
     assert "pip download --require-hashes --only-binary :all: --no-deps" in scripts("packages")
     assert "install --no-index --find-links packages --require-hashes" in scripts(name)
-    assert not re.search("pulumi install|make |pip download", scripts(name))
-    assert "packages" in jobs()[file, name]["needs"]
+    assert not re.search("pulumi install|make |pip download", scripts(name)), "the role is only for checked wheels"
+    assert "packages" in job["needs"]
+    assert "${{ matrix.stack }}" in job["concurrency"]["group"]
+    assert job["concurrency"]["cancel-in-progress"] is False
+
+
+def test_a_variable_selects_the_runner_of_the_jobs_that_reach_the_cluster() -> None:
+    selected = {key: job["runs-on"] for key, job in jobs().items() if job["runs-on"] != "ubuntu-24.04"}
+    assert selected == dict.fromkeys(WITH_ROLE, "${{ fromJSON(vars.RUNNERS || '{}')[matrix.stack] || 'ubuntu-24.04' }}")
 
 
 @pytest.mark.parametrize("folder", ["", "policy/"])
@@ -203,10 +199,8 @@ def test_no_workflow_gives_permissions_to_the_code_of_a_fork() -> None:
 
 def test_only_the_jobs_that_need_a_role_can_ask_for_a_token() -> None:
     """The test workflow runs for forks and Dependabot too."""
-    with_token = {key for key, granted in GRANTED.items() if granted.get("id-token")}
-    assert with_token == {("preview.yml", "preview"), ("deploy.yml", "deploy")}
-    with_login = {key for key, job in jobs().items() if "configure-aws-credentials" in str(job)}
-    assert with_login == with_token
+    assert [key for key, granted in GRANTED.items() if granted.get("id-token")] == WITH_ROLE
+    assert {key for key, job in jobs().items() if "configure-aws-credentials" in str(job)} == {*WITH_ROLE}
 
 
 def script(file: str, job: str, words: str) -> str:
@@ -274,24 +268,10 @@ def test_nothing_is_deployed_while_the_code_owners_are_a_placeholder(tmp_path: P
     assert (done.returncode == 0, "Replace @OWNER/maintainers" in done.stdout) == (passes, not passes)
 
 
-@pytest.mark.parametrize(("file", "name"), [("preview.yml", "preview"), ("deploy.yml", "deploy")])
-def test_one_run_per_stack_and_none_is_cancelled(file: str, name: str) -> None:
-    concurrency = jobs()[file, name]["concurrency"]
-    assert "${{ matrix.stack }}" in concurrency["group"]
-    assert concurrency["cancel-in-progress"] is False
-
-
 def test_a_deployment_uses_the_environment_of_its_stack() -> None:
     deploy = jobs()["deploy.yml", "deploy"]
     assert deploy["environment"] == "${{ matrix.stack }}"
     assert deploy["steps"][-1]["run"] == 'pulumi up --stack "$STACK" --policy-pack policy --yes --non-interactive'
-
-
-def test_a_variable_selects_the_runner_of_each_stack() -> None:
-    """Only where a job reaches the cluster. The other jobs, and stacks without an entry, use GitHub's runners."""
-    selected = {key: job["runs-on"] for key, job in jobs().items() if job["runs-on"] != "ubuntu-24.04"}
-    by_stack = "${{ fromJSON(vars.RUNNERS || '{}')[matrix.stack] || 'ubuntu-24.04' }}"
-    assert selected == {("preview.yml", "preview"): by_stack, ("deploy.yml", "deploy"): by_stack}
 
 
 def test_only_main_is_deployed() -> None:

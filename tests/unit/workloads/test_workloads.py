@@ -155,15 +155,6 @@ def test_no_pod_starts_before_its_network_policy(dev: Graph) -> None:
         assert dev.leads(job, policy)
 
 
-def test_only_a_stack_with_an_address_sends_messages(program: RunStack, dev: Graph) -> None:
-    assert "TOPIC_ARN" not in env_of(container_of(dev, "paddle-export"))
-    graph = program({"notify": {"email": "team@example.com"}})
-    topic = graph.named("training-messages")
-    copy = container_of(graph, "paddle-export")
-    assert env_of(copy)["TOPIC_ARN"] == "arn:aws:mock:us-west-2:123456789012:training-messages"
-    assert topic.urn in graph.one(JOB, "paddle-export").dependencies
-
-
 def test_the_image_is_pulled_on_each_worker_and_nobody_waits_for_it(program: RunStack) -> None:
     graph = program({"workers": {"count": 5}, "job": {"image": "lab/train:1"}})
     pull = graph.one(JOB, "paddle-image-pull")

@@ -69,21 +69,9 @@ def picture(jobs: list[Any], pods: list[Any], log: list[str] = LOG, **more: Any)
 
 
 def training() -> Snapshot:
-    pods = [pod(f"p-{i}", index=i) for i in (0, 1)] + [
-        pod(
-            "p-2",
-            index=2,
-            phase="Pending",
-            conditions=[
-                {
-                    "type": "PodScheduled",
-                    "status": "False",
-                    "reason": "Unschedulable",
-                    "message": "0/3 nodes are available",
-                }
-            ],
-        )
-    ]
+    waits = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes are available"}
+    pods = [pod(f"p-{i}", index=i) for i in (0, 1)]
+    pods.append(pod("p-2", index=2, phase="Pending", conditions=[waits]))
     pods.append(pod("p-data", "paddle-data", None, "Succeeded"))
     jobs = [job("paddle-data", Complete=""), job("paddle-cluster-job", 3)]
     return picture(jobs, pods, operations=(("creating Job paddle-cluster-job", NOW - 75),))
