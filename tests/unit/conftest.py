@@ -19,10 +19,16 @@ SHAPES: Mapping[str, Shape] = {
 }
 
 
-@pytest.fixture(params=SHAPES)
+@pytest.fixture(scope="session", params=SHAPES)
 def shape(request: pytest.FixtureRequest) -> Shape:
     """The name of a stack and its configuration."""
     return SHAPES[request.param]
+
+
+@pytest.fixture(scope="session")
+def graph_of_shape(shape: Shape) -> Graph:
+    with pytest.MonkeyPatch.context() as patch:
+        return run(patch, shape[1], shape[0])
 
 
 @pytest.fixture(scope="session")

@@ -54,17 +54,18 @@ def edges(graph: Graph) -> list[tuple[Resource, Resource]]:
     return found
 
 
-def test_every_edge_is_there(shape: Shape, monkeypatch: pytest.MonkeyPatch) -> None:
-    stack, config = shape
-    graph = run(monkeypatch, config, stack)
+def test_every_edge_is_there(graph_of_shape: Graph) -> None:
+    graph = graph_of_shape
     missing = [f"{start.name} -> {end.name}" for start, end in edges(graph) if not graph.leads(start, end)]
     assert not missing, f"these dependencies are missing: {missing}"
 
 
-def test_first_preview_shows_every_resource(shape: Shape, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_preview_shows_every_resource(
+    shape: Shape, graph_of_shape: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stack, config = shape
-    known, unknown = run(monkeypatch, config, stack), run(monkeypatch, config, stack, preview=True)
-    assert set(unknown.resources) == set(known.resources), "a resource is created inside an apply"
+    unknown = run(monkeypatch, config, stack, preview=True)
+    assert set(unknown.resources) == set(graph_of_shape.resources), "a resource is created inside an apply"
 
 
 def test_every_resource_belongs_to_a_component_of_its_folder(program: RunStack) -> None:
@@ -89,9 +90,8 @@ def test_the_provider_of_the_resources_answers_all_questions(program: RunStack) 
 
 
 def test_more_trainers_add_only_node_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    few, some, many = (
-        set(run(monkeypatch, with_workers(config_of("dev"), count)).resources) for count in (3, 450, 1000)
-    )
+    counts = (3, 450, 1000)
+    few, some, many = (set(run(monkeypatch, with_workers(config_of("dev"), each)).resources) for each in counts)
     assert few == some
     assert {urn.partition("$")[2] for urn in few ^ many} == {
         "aws:eks/nodeGroup:NodeGroup::workers-1",
@@ -108,11 +108,10 @@ def test_more_trainers_add_only_node_groups(monkeypatch: pytest.MonkeyPatch) -> 
         ("paddle-export", "paddle-cluster-job"),
     ],
 )
-def test_replacing_a_resource_replaces_the_next_one(program: RunStack, name: str, upstream: str) -> None:
+def test_replacing_a_resource_replaces_the_next_one(dev: Graph, name: str, upstream: str) -> None:
     """The engine replaces a dependent resource only if an input contains the dependency; dependsOn is not enough."""
-    graph = program()
-    spec = one(graph, name).options.propertyDependencies["spec"]
-    assert one(graph, upstream).urn in spec.urns, f"{name} would keep running while {upstream} is replaced"
+    spec = one(dev, name).options.propertyDependencies["spec"]
+    assert one(dev, upstream).urn in spec.urns, f"{name} would keep running while {upstream} is replaced"
 
 
 def test_retain_data_protects_the_data_from_destroy(program: RunStack) -> None:
