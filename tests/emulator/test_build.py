@@ -8,7 +8,6 @@ import pty
 import re
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.synchronize import Event
@@ -31,6 +30,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_interrupted_build_does_not_get_the_final_name(cache: Path) -> None:
     def half(folder: Path) -> None:
         (folder / "tool").write_text("half")
+        with pytest.raises(SandboxError, match=r"(?s)exit code 3.*the reason"), step("failing") as shown:
+            build._run(["sh", "-c", "echo the reason; exit 3"], shown)
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -78,16 +79,6 @@ def test_full_disk_is_reported_before_the_build(cache: Path, monkeypatch: pytest
         build.cached("tools-3", lambda folder: None)
 
 
-def test_failed_command_shows_the_end_of_its_output(cache: Path) -> None:
-    def fail(folder: Path) -> None:
-        with step("failing") as shown:
-            build._run(["sh", "-c", "echo the reason; exit 3"], shown)
-
-    with pytest.raises(SandboxError, match=r"(?s)exit code 3.*the reason"):
-        build.cached("tools-4", fail)
-    assert not (cache / "tools-4").exists()
-
-
 def test_a_running_step_fits_on_one_line_of_the_terminal() -> None:
     near, far = pty.openpty()
     shown = "import time; from sandbox import progress\nprogress.REDRAW_SECONDS = 0.01\n"
@@ -98,29 +89,6 @@ def test_a_running_step_fits_on_one_line_of_the_terminal() -> None:
     os.close(far)
     assert drawn
     assert {len(line) for line in drawn} == {59}
-
-
-def test_downloads_run_while_the_compiler_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    downloading = {"python": threading.Event(), "sources": threading.Event()}
-    compiled = threading.Event()
-
-    def download(name: str) -> Path:
-        downloading[name].set()
-        assert compiled.wait(30), "the compiler starts only after the downloads"
-        return tmp_path / name
-
-    def compile_control_plane() -> Path:
-        assert all(each.wait(30) for each in downloading.values()), "the downloads start only after the compiler"
-        compiled.set()
-        return tmp_path / "control plane"
-
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(build, "python", lambda: download("python"))
-    monkeypatch.setattr(build, "_engine_sources", lambda: download("sources"))
-    monkeypatch.setattr(build, "control_plane", compile_control_plane)
-    monkeypatch.setattr(build, "engine", lambda: tmp_path / "engine")
-    built = build.tools()
-    assert (built.control_plane, built.python) == (tmp_path / "control plane", tmp_path / "python")
 
 
 def test_nothing_is_built_for_the_settings_and_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,6 +110,19 @@ def test_go_on_path_is_used_only_if_it_is_new_enough(tmp_path: Path, monkeypatch
         assert (build.go(build.HERE / "engine/go") == go) is used
 
 
+@pytest.fixture
+def built(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The commands of builds, which do not run."""
+    commands: list[list[str]] = []
+
+    def run(command: list[str], *_: object, **__: object) -> str:
+        commands.append(command)
+        return ""
+
+    monkeypatch.setattr(build, "_run", run)
+    return commands
+
+
 def test_a_python_without_paddle_is_refused(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "NO_PADDLE", sys.version_info[:2])
     with pytest.raises(SandboxError, match=r"Run `rm -rf \.venv`, then for example `make sandbox PYTHON=python3\.13`"):
@@ -149,49 +130,35 @@ def test_a_python_without_paddle_is_refused(cache: Path, monkeypatch: pytest.Mon
 
 
 def test_the_python_of_the_pods_needs_no_file_of_the_checkout(
-    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, built: list[list[str]]
 ) -> None:
-    commands: list[list[str]] = []
-
-    def run(command: list[str], *_: object, **__: object) -> str:
-        commands.append(command)
-        return ""
-
     in_checkout = tmp_path / "python"
     in_checkout.symlink_to(sys.executable)
     monkeypatch.setattr(sys, "executable", str(in_checkout))
-    monkeypatch.setattr(build, "_run", run)
     build.python()
-    assert commands[0][0] == os.path.realpath(in_checkout)
-    assert commands[0][1:3] == ["-m", "venv"]
+    assert built[0][:3] == [os.path.realpath(in_checkout), "-m", "venv"]
 
 
 @pytest.mark.parametrize(("version", "used"), [("1.36.3", True), ("1.36.3-beta.1", False), ("1.35.0", False)])
 def test_an_api_server_from_path_is_used_only_in_the_pinned_version(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, used: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, built: list[list[str]], version: str, used: bool
 ) -> None:
     file = tmp_path / "kube-apiserver"
     file.write_text(f"#!/bin/sh\necho Kubernetes v{version}\n")
     file.chmod(0o755)
-    compiled: list[list[str]] = []
 
     def cached(name: str, compile_into: Callable[[Path], None]) -> Path:
         (tmp_path / name).mkdir()
         compile_into(tmp_path / name)
         return tmp_path / name
 
-    def run(command: list[str], *_: object, **__: object) -> str:
-        compiled.append(command)
-        return ""
-
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     monkeypatch.setattr(build, "cached", cached)
     monkeypatch.setattr(build, "go", lambda module: Path("go"))
-    monkeypatch.setattr(build, "_run", run)
     folder = build.control_plane()
     assert (folder / "kube-apiserver").readlink() == (file if used else Path(build.BINARY))
     assert (folder / "etcd").readlink() == Path(build.BINARY)
-    assert ("-tags=without_kube_apiserver" in compiled[-1]) is used
+    assert ("-tags=without_kube_apiserver" in built[-1]) is used
 
 
 def test_built_tools_report_the_pinned_versions(cached: None) -> None:

@@ -88,10 +88,8 @@ every_row = pytest.mark.parametrize("row", ROWS.values(), ids=ROWS.keys())
 
 def sdk_args(row: Row) -> Any:
     """Its args class; some have another name because of a name collision in the SDK."""
-    module, name = (
-        inspect.getmodule(sdk_outputs.resource_class(row.token)),
-        sdk_outputs.resource_class(row.token).__name__,
-    )
+    resource = sdk_outputs.resource_class(row.token)
+    module, name = inspect.getmodule(resource), resource.__name__
     return getattr(module, f"{name}InitArgs", None) or getattr(module, f"{name}Args")
 
 
@@ -134,33 +132,17 @@ def walk(props: Mapping[str, Prop], path: str = "") -> Iterator[tuple[str, Prop]
 
 
 @every_row
-def test_inputs_match_the_sdk(row: Row) -> None:
-    assert list(check_inputs(row.inputs, sdk_args(row), "")) == []
-
-
-@every_row
-def test_required_inputs_match_the_sdk(row: Row) -> None:
-    names = _types.input_type_py_to_pulumi_names(sdk_args(row))
-    parameters = inspect.signature(sdk_args(row)).parameters.values()
+def test_names_types_and_replacements_match_the_sdk_and_the_official_provider(row: Row) -> None:
+    args = sdk_args(row)
+    assert list(check_inputs(row.inputs, args, "")) == []
+    names = _types.input_type_py_to_pulumi_names(args)
+    parameters = inspect.signature(args).parameters.values()
     required = {names[each.name] for each in parameters if each.default is inspect.Parameter.empty}
     ours = {name for name, prop in row.inputs.items() if REQUIRED in prop.how}
     assert ours - {name for token, name in STRICTER if token == row.token} == required
-
-
-@every_row
-def test_outputs_match_the_sdk(row: Row) -> None:
-    declared = sdk_outputs.outputs(row.token)
-    assert {*row.outputs, *row.inputs} <= declared.keys()
-
-
-@every_row
-def test_replacements_match_the_official_provider(row: Row) -> None:
+    assert {*row.outputs, *row.inputs} <= sdk_outputs.outputs(row.token).keys()
     forced = {path for path, prop in walk(row.inputs) if REPLACES in prop.how}
     assert forced == set(REPLACED[row.token].split())
-
-
-def test_replacements_are_listed_for_every_row() -> None:
-    assert REPLACED.keys() == ROWS.keys()
 
 
 class Asked(Aws):

@@ -40,28 +40,28 @@ def script(file: Path, body: str) -> Path:
     return file
 
 
-def chosen(engine: Path, user: dict[str, str]) -> dict[str, Path | None]:
+NOWHERE = {"PATH": "/nowhere", "HOME": "/nowhere"}
+
+
+def chosen(engine: Path, user: dict[str, str] = NOWHERE) -> dict[str, Path | None]:
     environment = {"PATH": f"{engine.parent}:{os.environ['PATH']}"}
     return {plugin.name: plugin.executable for plugin in choice.choose(environment, user)}
 
 
-def test_without_official_plugins_the_emulated_providers_are_used(engine: Path) -> None:
-    assert chosen(engine, {"PATH": "/nowhere", "HOME": "/nowhere"}) == {"aws": None, "kubernetes": None}
-
-
-def test_plugin_on_path_is_used(engine: Path, tmp_path: Path) -> None:
-    ours = script(tmp_path / "bin/pulumi-resource-aws", "exit 0")
-    assert chosen(engine, {"PATH": str(ours.parent), "HOME": "/nowhere"}) == {"aws": ours, "kubernetes": None}
-
-
-def test_plugin_installed_by_the_user_is_used(engine: Path, tmp_path: Path) -> None:
-    installed = script(tmp_path / "home/.pulumi/plugins" / AWS, "exit 0")
-    assert chosen(engine, {"PATH": "/nowhere", "HOME": str(tmp_path / "home")})["aws"] == installed
-
-
-def test_plugin_of_another_version_is_not_used(engine: Path, tmp_path: Path) -> None:
-    script(tmp_path / "home/.pulumi/plugins/resource-aws-v1.0.0/pulumi-resource-aws", "exit 0")
-    assert chosen(engine, {"PATH": "/nowhere", "HOME": str(tmp_path / "home")})["aws"] is None
+@pytest.mark.parametrize(
+    ("file", "used"),
+    [
+        ("nothing", False),
+        ("bin/pulumi-resource-aws", True),
+        (f"home/.pulumi/plugins/{AWS}", True),
+        ("home/.pulumi/plugins/resource-aws-v1.0.0/pulumi-resource-aws", False),
+    ],
+    ids=["none", "on PATH", "installed by the user", "another version"],
+)
+def test_an_official_plugin_of_this_version_is_used(engine: Path, tmp_path: Path, file: str, used: bool) -> None:
+    plugin = script(tmp_path / file, "exit 0")
+    user = {"PATH": str(tmp_path / "bin"), "HOME": str(tmp_path / "home")}
+    assert chosen(engine, user) == {"aws": plugin if used else None, "kubernetes": None}
 
 
 def download(start: str) -> str:
@@ -74,13 +74,13 @@ chmod +x $folder/pulumi-resource-$4"""
 
 def test_plugin_is_downloaded_into_the_cache(engine: Path) -> None:
     script(engine, download(""))
-    assert chosen(engine, {"PATH": "/nowhere", "HOME": "/nowhere"})["aws"] == build.cache() / "pulumi/plugins" / AWS
+    assert chosen(engine)["aws"] == build.cache() / "pulumi/plugins" / AWS
 
 
 def test_download_that_does_not_start_is_stopped(engine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choice, "SECONDS_TO_START", 0)
     script(engine, download("sleep 30"))
-    assert chosen(engine, {"PATH": "/nowhere", "HOME": "/nowhere"}) == {"aws": None, "kubernetes": None}
+    assert chosen(engine) == {"aws": None, "kubernetes": None}
 
 
 def test_slow_download_may_finish(engine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,26 +95,22 @@ def test_slow_download_may_finish(engine: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(choice, "_download", start_and_wait_for_output)
     monkeypatch.setattr(choice, "SECONDS_TO_START", 0)
     script(engine, download("echo 'Downloading plugin: 1.2 MiB / 150 MiB'; sleep 0.2"))
-    assert None not in chosen(engine, {"PATH": "/nowhere", "HOME": "/nowhere"}).values()
+    assert None not in chosen(engine).values()
 
 
-def test_installed_plugins_are_current_until_another_kind_is_found(engine: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("official", [False, True])
+def test_installed_plugins_are_current_until_another_kind_is_found(
+    engine: Path, tmp_path: Path, official: bool
+) -> None:
     home, user = tmp_path / "sandbox", {"PATH": str(tmp_path / "bin"), "HOME": "/nowhere"}
+    plugin = tmp_path / "bin/pulumi-resource-aws"
+    if official:
+        script(plugin, "exit 0")
     assert not choice.is_current(home, user)
     choice.install(choice.choose({"PATH": f"{engine.parent}:{os.environ['PATH']}"}, user), home, Path(sys.executable))
-    assert choice.installed(home) == {"aws": True, "kubernetes": True}
+    assert choice.installed(home) == {"aws": not official, "kubernetes": True}
     assert choice.is_current(home, user)
-    script(tmp_path / "bin/pulumi-resource-aws", "exit 0")
-    assert not choice.is_current(home, user)
-
-
-def test_official_plugin_is_current_until_it_is_deleted(engine: Path, tmp_path: Path) -> None:
-    home, user = tmp_path / "sandbox", {"PATH": str(tmp_path / "bin"), "HOME": "/nowhere"}
-    ours = script(tmp_path / "bin/pulumi-resource-aws", "exit 0")
-    choice.install(choice.choose({"PATH": f"{engine.parent}:{os.environ['PATH']}"}, user), home, Path(sys.executable))
-    assert choice.installed(home) == {"aws": False, "kubernetes": True}
-    assert choice.is_current(home, user)
-    ours.unlink()
+    plugin.unlink() if official else script(plugin, "exit 0")
     assert not choice.is_current(home, user)
 
 
