@@ -79,6 +79,21 @@ def cut_off(handler: Handler) -> None:
     handler.answer(200, {"Content-Length": len(CONTENT)}, CONTENT[:HALF])
 
 
+def get(web: Web, file: Path, may_lack_length: bool = False) -> bytes:
+    """The file that is downloaded from /data."""
+    download.download(web.url("/data"), file, may_lack_length=may_lack_length)
+    return file.read_bytes()
+
+
+def fail(web: Web, out: Path, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The data Job with this address fails."""
+    source = DataSource(HTTPS, (web.url(path),)).to_json()
+    for name, value in {"OUT_DIR": str(out), "SPLIT_COUNT": "2", "TRAIN_CONFIG_DIR": "quick_start"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("DATA_SOURCE", source)
+    assert prepare.main() == 1
+
+
 def chunked(body: bytes) -> Callable[[Handler], None]:
     return lambda handler: handler.answer(200, {"Transfer-Encoding": "chunked"}, body)
 
@@ -87,29 +102,28 @@ def in_chunks(content: bytes) -> bytes:
     return b"%x\r\n%s\r\n0\r\n\r\n" % (len(content), content)
 
 
+def status(number: int, **headers: object) -> Callable[[Handler], None]:
+    return lambda handler: handler.answer(number, {"Content-Length": 0, **headers})
+
+
 def redirect(to: str) -> Callable[[Handler], None]:
-    return lambda handler: handler.answer(302, {"Location": to, "Content-Length": 0})
+    return status(302, Location=to)
+
+
+def length(value: str) -> Callable[[Handler], None]:
+    return lambda handler: handler.answer(200, {"Content-Length": value}, CONTENT)
 
 
 BAD_ANSWERS: dict[str, tuple[Callable[[Handler], None], str]] = {
-    "/missing": (lambda handler: handler.answer(404, {"Content-Length": 0}), "HTTP Error 404"),
-    "/broken": (lambda handler: handler.answer(500, {"Content-Length": 0}), r"HTTP Error 500.* \(6 tries\)"),
+    "/missing": (status(404), "HTTP Error 404"),
+    "/broken": (status(500), r"HTTP Error 500.* \(6 tries\)"),
     "/cut-off": (cut_off, rf"it ended after {HALF} of {len(CONTENT)} bytes \(6 tries\)"),
     "/no-length": (lambda handler: handler.answer(200, {}, CONTENT[:HALF]), "no Content-Length, so nobody can see"),
     "/cut-chunk": (chunked(in_chunks(CONTENT)[:HALF]), r"IncompleteRead\(.* \(6 tries\)"),
-    "/partial": (
-        lambda handler: handler.answer(206, {"Content-Length": HALF}, CONTENT[:HALF]),
-        "the server answered with HTTP 206 instead of 200",
-    ),
-    "/empty": (lambda handler: handler.answer(204, {}), "the server answered with HTTP 204 instead of 200"),
-    "/bad-length": (
-        lambda handler: handler.answer(200, {"Content-Length": "many"}, CONTENT),
-        "Content-Length 'many', which is not a number",
-    ),
-    "/negative-length": (
-        lambda handler: handler.answer(200, {"Content-Length": "-5"}, CONTENT),
-        "Content-Length '-5', which is not a number",
-    ),
+    "/partial": (status(206), "the server answered with HTTP 206 instead of 200"),
+    "/empty": (status(204), "the server answered with HTTP 204 instead of 200"),
+    "/bad-length": (length("many"), "Content-Length 'many', which is not a number"),
+    "/negative-length": (length("-5"), "Content-Length '-5', which is not a number"),
     "/to-http": (redirect("http://127.0.0.1/data"), "it redirects to http://127.0.0.1/data, which is not an https"),
     "/to-file": (redirect("file:///etc/passwd"), "HTTP Error 302: .*file:///etc/passwd"),
     "/loop": (redirect("/loop"), "HTTP Error 302: .*infinite loop"),
@@ -122,10 +136,7 @@ def test_a_failed_download_is_one_line_and_exit_status_1(
     web: Web, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     web.answers[path], message = BAD_ANSWERS[path]
-    for name, value in {"OUT_DIR": str(tmp_path), "SPLIT_COUNT": "2", "TRAIN_CONFIG_DIR": "quick_start"}.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("DATA_SOURCE", DataSource(HTTPS, (web.url(path),)).to_json())
-    assert prepare.main() == 1
+    fail(web, tmp_path, path, monkeypatch)
     error = capfd.readouterr().err
     assert error.startswith(f"prepare.py: {web.url(path)} cannot be downloaded: ")
     assert error.splitlines()[1:] == ["To run this Job again: pulumi up --replace '**Job::paddle-data'"]
@@ -139,21 +150,30 @@ def test_a_server_that_is_not_trusted_is_an_error_at_once(
 ) -> None:
     monkeypatch.delenv("SSL_CERT_FILE")
     with pytest.raises(DataError, match="CERTIFICATE_VERIFY_FAILED") as error:
-        download.download(web.url("/data"), tmp_path / "file", may_lack_length=False)
+        get(web, tmp_path / "file")
     assert "tries" not in str(error.value)
 
 
-@pytest.mark.parametrize("answer", [whole, chunked(in_chunks(CONTENT))])
-def test_a_complete_answer_is_downloaded(web: Web, tmp_path: Path, answer: Callable[[Handler], None]) -> None:
+@pytest.mark.parametrize(
+    ("answer", "may_lack_length"),
+    [
+        (whole, False),
+        (chunked(in_chunks(CONTENT)), False),
+        (lambda handler: handler.answer(200, {}, CONTENT), True),
+    ],
+    ids=["length", "chunks", "checksum"],
+)
+def test_a_complete_answer_is_downloaded(
+    web: Web, tmp_path: Path, answer: Callable[[Handler], None], may_lack_length: bool
+) -> None:
     web.answers = {"/data": redirect(web.url("/there")), "/there": answer}
-    download.download(web.url("/data"), tmp_path / "file", may_lack_length=False)
-    assert (tmp_path / "file").read_bytes() == CONTENT
+    assert get(web, tmp_path / "file", may_lack_length) == CONTENT
 
 
-def test_an_answer_without_a_length_is_accepted_with_a_checksum(web: Web, tmp_path: Path) -> None:
-    web.answers["/data"] = lambda handler: handler.answer(200, {}, CONTENT)
-    download.download(web.url("/data"), tmp_path / "file", may_lack_length=True)
-    assert (tmp_path / "file").read_bytes() == CONTENT
+def in_turn(*answers: Callable[[Handler], None]) -> Callable[[Handler], None]:
+    """One answer after the other."""
+    turns = iter(answers)
+    return lambda handler: next(turns)(handler)
 
 
 def resuming(pieces: Iterator[int], version: str = '"1"', content: bytes = CONTENT) -> Callable[[Handler], None]:
@@ -174,17 +194,14 @@ def resuming(pieces: Iterator[int], version: str = '"1"', content: bytes = CONTE
 
 def test_an_interrupted_download_resumes_where_it_ended(web: Web, tmp_path: Path) -> None:
     web.answers["/data"] = resuming(iter([1000] * 10 + [len(CONTENT)]))
-    download.download(web.url("/data"), tmp_path / "file", may_lack_length=False)
-    assert (tmp_path / "file").read_bytes() == CONTENT
+    assert get(web, tmp_path / "file") == CONTENT
     assert web.ranges == ["", *(f"bytes={n}000-" for n in range(1, 11))]
 
 
 def test_a_file_that_changed_meanwhile_is_downloaded_from_the_beginning(web: Web, tmp_path: Path) -> None:
     old, new = resuming(iter([HALF]), '"1"', b"x" * len(CONTENT)), resuming(iter([len(CONTENT)]), '"2"')
-    answers = iter([old, new])
-    web.answers["/data"] = lambda handler: next(answers)(handler)
-    download.download(web.url("/data"), tmp_path / "file", may_lack_length=False)
-    assert (tmp_path / "file").read_bytes() == CONTENT
+    web.answers["/data"] = in_turn(old, new)
+    assert get(web, tmp_path / "file") == CONTENT
 
 
 class UnreliableFile:
@@ -225,49 +242,29 @@ def test_after_an_error_of_the_volume_that_passes_the_download_starts_again(
     monkeypatch.setattr(Path, "open", unreliable)
     if error == errno.ENOSPC:
         with pytest.raises(OSError, match="No space left"):
-            download.download(web.url("/data"), file, may_lack_length=False)
+            get(web, file)
         return
-    download.download(web.url("/data"), file, may_lack_length=False)
-    assert file.read_bytes() == CONTENT
+    assert get(web, file) == CONTENT
     assert web.ranges == ["", ""], "it does not resume after writes that may be lost"
 
 
 @pytest.mark.parametrize("sent", ["bytes 5-9/10", "", "bytes */10"])
 def test_a_part_that_was_not_asked_for_is_not_used(web: Web, tmp_path: Path, sent: str) -> None:
-    answers = iter(
-        [
-            resuming(iter([HALF])),
-            lambda handler: handler.answer(206, {"Content-Range": sent, "Content-Length": 5}, b"wrong"),
-            whole,
-        ]
-    )
-    web.answers["/data"] = lambda handler: next(answers)(handler)
-    download.download(web.url("/data"), tmp_path / "file", may_lack_length=False)
-    assert (tmp_path / "file").read_bytes() == CONTENT
+    def wrong(handler: Handler) -> None:
+        handler.answer(206, {"Content-Range": sent, "Content-Length": 5}, b"wrong")
+
+    web.answers["/data"] = in_turn(resuming(iter([HALF])), wrong, whole)
+    assert get(web, tmp_path / "file") == CONTENT
 
 
 def test_a_server_that_is_busy_for_a_moment_is_asked_again(web: Web, tmp_path: Path) -> None:
-    statuses = iter([503, 429])
-
-    def busy(handler: Handler) -> None:
-        status = next(statuses, 0)
-        if status:
-            handler.answer(status, {"Content-Length": 0})
-        else:
-            whole(handler)
-
-    web.answers["/data"] = busy
-    download.download(web.url("/data"), tmp_path / "file", may_lack_length=False)
-    assert (tmp_path / "file").read_bytes() == CONTENT
+    web.answers["/data"] = in_turn(status(503), status(429), whole)
+    assert get(web, tmp_path / "file") == CONTENT
 
 
 def run(out: Path, code: Path, *urls: str, sha256: str = "") -> list[bytes]:
     """The shards that the data Job makes of these addresses."""
-    prepare.prepare(
-        prepare.DataSettings(
-            out=out, splits=2, code=code, source=DataSource(HTTPS, urls), fetched=None, records=0, sha256=sha256
-        )
-    )
+    prepare.prepare(prepare.DataSettings(out, 2, code, DataSource(HTTPS, urls), None, 0, sha256))
     return [(out / "data" / number / "records.txt").read_bytes() for number in "01"]
 
 
@@ -283,7 +280,9 @@ def serve(content: bytes) -> Callable[[Handler], None]:
     return lambda handler: handler.answer(200, {"Content-Length": len(content)}, content)
 
 
-def test_https_data_is_checked_against_its_checksum(web: Web, tmp_path: Path, code: Path) -> None:
+def test_https_data_is_read_again_and_checked_against_its_checksum(web: Web, tmp_path: Path, code: Path) -> None:
+    web.answers["/data"] = serve(b"1\n2\n")
+    assert run(tmp_path / "out", code, web.url("/data")) == [b"1\n", b"2\n"]
     content = b"1\n2\n3\n4\n"
     web.answers["/data"] = serve(content)
     right = hashlib.sha256(content).hexdigest()
@@ -291,13 +290,6 @@ def test_https_data_is_checked_against_its_checksum(web: Web, tmp_path: Path, co
     with pytest.raises(DataError, match=f"/data has SHA-256 {right}, not {'0' * 64}"):
         run(tmp_path / "out", code, web.url("/data"), sha256="0" * 64)
     assert (tmp_path / "out" / "data" / "1").exists(), "the earlier shards stay"
-
-
-def test_a_source_without_a_checksum_is_read_again(web: Web, tmp_path: Path, code: Path) -> None:
-    web.answers["/data"] = serve(b"1\n2\n")
-    assert run(tmp_path / "out", code, web.url("/data")) == [b"1\n", b"2\n"]
-    web.answers["/data"] = serve(b"3\n4\n")
-    assert run(tmp_path / "out", code, web.url("/data")) == [b"3\n", b"4\n"]
 
 
 def test_a_list_of_addresses_is_read_in_its_order(web: Web, tmp_path: Path, code: Path) -> None:
@@ -315,9 +307,9 @@ QUERY = "X-Amz-Credential=me&X-Amz-Signature=hush"
 @pytest.mark.parametrize(
     ("path", "answer"),
     [
-        ("/refused", lambda handler: handler.answer(403, {"Content-Length": 0})),
+        ("/refused", status(403)),
         ("/cut-off", cut_off),
-        ("/busy", lambda handler: handler.answer(503, {"Content-Length": 0})),
+        ("/busy", status(503)),
         ("/to-http", redirect(f"http://127.0.0.1/data?{QUERY}")),
         ("/to-file", redirect(f"file:///data?{QUERY}")),
         ("/control\x7f", whole),
@@ -334,10 +326,7 @@ def test_no_message_contains_the_query_of_an_address(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     web.answers[f"{path}?{QUERY}"] = answer
-    for name, value in {"OUT_DIR": str(tmp_path), "SPLIT_COUNT": "2", "TRAIN_CONFIG_DIR": "quick_start"}.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("DATA_SOURCE", DataSource(HTTPS, (web.url(f"{path}?{QUERY}"),)).to_json())
-    assert prepare.main() == 1
+    fail(web, tmp_path, f"{path}?{QUERY}", monkeypatch)
     shown = "".join(capfd.readouterr())
     assert f"{web.url(path)}" in shown
     assert "hush" not in shown
