@@ -25,7 +25,6 @@ rules:
 - level: Metadata
   resources: [{group: "", resources: [pods]}]
 """
-ROLE = {"rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]}]}
 
 
 @dataclass
@@ -53,28 +52,6 @@ class ControlPlane:
     def another(self) -> ControlPlane:
         """The same, over a connection of its own, for another thread."""
         return ControlPlane(self.folder, self.port, self.admin, self.context)
-
-    def account(self, folder: Path, namespace: str) -> Path:
-        """The folder of a service account that may get, list and watch pods, and nothing more."""
-        self.call("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
-        core, rbac = f"/api/v1/namespaces/{namespace}", f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
-        metadata = {"name": "paddle-trainer"}
-        self.call("POST", f"{core}/serviceaccounts", {"metadata": metadata})
-        self.call("POST", f"{rbac}/roles", {"metadata": metadata, **ROLE})
-        subject = {"kind": "ServiceAccount", "name": "paddle-trainer", "namespace": namespace}
-        role = {"kind": "Role", "name": "paddle-trainer", "apiGroup": "rbac.authorization.k8s.io"}
-        self.call("POST", f"{rbac}/rolebindings", {"metadata": metadata, "roleRef": role, "subjects": [subject]})
-        token = self.call("POST", f"{core}/serviceaccounts/paddle-trainer/token", {"spec": {}})
-        folder.mkdir(parents=True)
-        (folder / "token").write_text(token["status"]["token"])
-        (folder / "ca.crt").write_bytes((self.folder / "ca.crt").read_bytes())
-        return folder
-
-    def requests(self, namespace: str) -> list[str]:
-        """What the namespace's service account has asked for, from the audit log."""
-        user = f"system:serviceaccount:{namespace}:paddle-trainer"
-        events = [json.loads(line) for line in (self.folder / "audit.log").read_text().splitlines()]
-        return [event["requestURI"] for event in events if event["user"]["username"] == user]
 
 
 def free_port() -> int:
