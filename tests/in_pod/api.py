@@ -8,6 +8,7 @@ import subprocess
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,38 @@ def make_certificate(folder: Path) -> None:
         subprocess.run(command.split(), cwd=folder, check=True, capture_output=True)
 
 
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: HttpsServer
+
+    def do_GET(self) -> None:
+        self.server.respond(self)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+class HttpsServer(ThreadingHTTPServer):
+    """Answers each GET with a function, in threads of its own."""
+
+    daemon_threads = True
+    allow_reuse_address = True
+
+    def __init__(self, certificates: Path, respond: Callable[[Any], None], port: int = 0) -> None:
+        self.respond = respond
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.load_cert_chain(certificates / "server.crt", certificates / "server.key")
+        super().__init__(("127.0.0.1", port), Handler)
+        threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
+
+    def handle_error(self, *_: Any) -> None:
+        """The client may close the connection in the middle of an answer."""
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        # The handshake belongs in the connection's own thread.
+        super().finish_request(self.context.wrap_socket(request, server_side=True), client_address)
+
+
 class FakeApi:
     """Holds objects of one kind, and answers GET on their collection as Kubernetes does."""
 
@@ -42,42 +75,13 @@ class FakeApi:
         self.requests: list[dict[str, str]] = []
         self.cut = 0  # watches that began before this many cuts end at once
         self.port = 0
-        self.server: ThreadingHTTPServer | None = None
+        self.server: HttpsServer | None = None
         self.start()
 
     def start(self) -> None:
         """Listen, at the same port as before."""
-        api = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_GET(self) -> None:
-                api.answer(self)
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        class Server(ThreadingHTTPServer):
-            daemon_threads = True
-            allow_reuse_address = True
-
-            def handle_error(self, *_: Any) -> None:
-                """A client that went away is no news."""
-
-            def finish_request(self, request: Any, client_address: Any) -> None:
-                # The handshake belongs in the connection's own thread.
-                super().finish_request(api.context().wrap_socket(request, server_side=True), client_address)
-
-        self.server = Server(("127.0.0.1", self.port), Handler)
+        self.server = HttpsServer(self.certificates, self.answer, self.port)
         self.port = self.server.server_address[1]
-        threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
-
-    def context(self) -> ssl.SSLContext:
-        """Its certificate, as it lies on disk now."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(self.certificates / "server.crt", self.certificates / "server.key")
-        return context
 
     def stop(self) -> None:
         """Be gone: no connection is kept, none is taken."""

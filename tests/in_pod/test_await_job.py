@@ -119,6 +119,7 @@ def attempt(uid: str, result: str, reason: str) -> dict[str, Any]:
     return {"job": uid, "number": 1, "started": 1.0, "resume": "", "ended": 2.0, "reason": reason, "result": result}
 
 
+OLD = attempt("job-0", "failed", "an old one")
 LATE = "Job was active longer than specified deadline"
 NO_ATTEMPT = (
     ". No attempt is recorded, so perhaps the pods could not start, for example because job.image does not contain"
@@ -131,18 +132,12 @@ NO_ATTEMPT = (
     ("history", "reason"),
     [
         (
-            [
-                attempt("job-0", "failed", "an old one"),
-                attempt("job-1", "failed", "trainer 2: ValueError: \x1b[31mbad"),
-            ],
+            [OLD, attempt("job-1", "failed", "trainer 2: ValueError: \x1b[31mbad")],
             "trainer 2: ValueError: \ufffd[31mbad",
         ),
         # The launcher did not give up: Kubernetes ended the Job, or the Job has another command.
-        (
-            [attempt("job-0", "failed", "an old one"), attempt("job-1", "", "a pod was lost")],
-            f"DeadlineExceeded: {LATE}",
-        ),
-        ([attempt("job-0", "failed", "an old one")], f"DeadlineExceeded: {LATE}{NO_ATTEMPT}"),
+        ([OLD, attempt("job-1", "", "a pod was lost")], f"DeadlineExceeded: {LATE}"),
+        ([OLD], f"DeadlineExceeded: {LATE}{NO_ATTEMPT}"),
         ([], f"DeadlineExceeded: {LATE}{NO_ATTEMPT}"),
     ],
 )

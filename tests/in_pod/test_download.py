@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import http.server
 import os
-import ssl
-import threading
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -18,43 +16,35 @@ import pytest
 from contract import HTTPS, DataSource
 from progress import DataError
 
+from tests.in_pod.api import HttpsServer
+
 CONTENT = b"".join(b"%d\trecord %d\n" % (n % 2, n) for n in range(20_000))
 HALF = len(CONTENT) // 2
 
 
-class Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: Web
-
-    def do_GET(self) -> None:
-        self.server.ranges.append(self.headers.get("Range", ""))
-        self.close_connection = True
-        self.server.answers[self.path](self)
-
-    def answer(self, status: int, headers: dict[str, object], body: bytes = b"") -> None:
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, str(value))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        pass
+def answer(handler: BaseHTTPRequestHandler, status: int, headers: dict[str, object], body: bytes = b"") -> None:
+    handler.send_response(status)
+    for name, value in headers.items():
+        handler.send_header(name, str(value))
+    handler.end_headers()
+    handler.wfile.write(body)
 
 
-class Web(http.server.ThreadingHTTPServer):
+Answer = Callable[[BaseHTTPRequestHandler], None]
+
+
+class Web(HttpsServer):
     """An https server with one function for each path."""
 
     def __init__(self, certificates: Path) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.answers: dict[str, Callable[[Handler], None]] = {}
+        self.answers: dict[str, Answer] = {}
         self.ranges: list[str] = []
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(certificates / "server.crt", certificates / "server.key")
-        self.socket = context.wrap_socket(self.socket, server_side=True)
+        super().__init__(certificates, self.find)
 
-    def handle_error(self, *_: object) -> None:
-        """The client may close the connection in the middle of an answer."""
+    def find(self, handler: BaseHTTPRequestHandler) -> None:
+        self.ranges.append(handler.headers.get("Range", ""))
+        handler.close_connection = True
+        self.answers[handler.path](handler)
 
     def url(self, path: str) -> str:
         return f"https://127.0.0.1:{self.server_address[1]}{path}"
@@ -65,18 +55,17 @@ def web(certificates: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Web]:
     monkeypatch.setenv("SSL_CERT_FILE", str(certificates / "ca.crt"))
     monkeypatch.setattr(download, "FIRST_DELAY_SECONDS", 0)
     server = Web(certificates)
-    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
     yield server
     server.shutdown()
     server.server_close()
 
 
-def whole(handler: Handler) -> None:
-    handler.answer(200, {"Content-Length": len(CONTENT)}, CONTENT)
+def whole(handler: BaseHTTPRequestHandler) -> None:
+    answer(handler, 200, {"Content-Length": len(CONTENT)}, CONTENT)
 
 
-def cut_off(handler: Handler) -> None:
-    handler.answer(200, {"Content-Length": len(CONTENT)}, CONTENT[:HALF])
+def cut_off(handler: BaseHTTPRequestHandler) -> None:
+    answer(handler, 200, {"Content-Length": len(CONTENT)}, CONTENT[:HALF])
 
 
 def get(web: Web, file: Path, may_lack_length: bool = False) -> bytes:
@@ -94,31 +83,31 @@ def fail(web: Web, out: Path, path: str, monkeypatch: pytest.MonkeyPatch) -> Non
     assert prepare.main() == 1
 
 
-def chunked(body: bytes) -> Callable[[Handler], None]:
-    return lambda handler: handler.answer(200, {"Transfer-Encoding": "chunked"}, body)
+def chunked(body: bytes) -> Answer:
+    return lambda handler: answer(handler, 200, {"Transfer-Encoding": "chunked"}, body)
 
 
 def in_chunks(content: bytes) -> bytes:
     return b"%x\r\n%s\r\n0\r\n\r\n" % (len(content), content)
 
 
-def status(number: int, **headers: object) -> Callable[[Handler], None]:
-    return lambda handler: handler.answer(number, {"Content-Length": 0, **headers})
+def status(number: int, **headers: object) -> Answer:
+    return lambda handler: answer(handler, number, {"Content-Length": 0, **headers})
 
 
-def redirect(to: str) -> Callable[[Handler], None]:
+def redirect(to: str) -> Answer:
     return status(302, Location=to)
 
 
-def length(value: str) -> Callable[[Handler], None]:
-    return lambda handler: handler.answer(200, {"Content-Length": value}, CONTENT)
+def length(value: str) -> Answer:
+    return lambda handler: answer(handler, 200, {"Content-Length": value}, CONTENT)
 
 
-BAD_ANSWERS: dict[str, tuple[Callable[[Handler], None], str]] = {
+BAD_ANSWERS: dict[str, tuple[Answer, str]] = {
     "/missing": (status(404), "HTTP Error 404"),
     "/broken": (status(500), r"HTTP Error 500.* \(6 tries\)"),
     "/cut-off": (cut_off, rf"it ended after {HALF} of {len(CONTENT)} bytes \(6 tries\)"),
-    "/no-length": (lambda handler: handler.answer(200, {}, CONTENT[:HALF]), "no Content-Length, so nobody can see"),
+    "/no-length": (lambda handler: answer(handler, 200, {}, CONTENT[:HALF]), "no Content-Length, so nobody can see"),
     "/cut-chunk": (chunked(in_chunks(CONTENT)[:HALF]), r"IncompleteRead\(.* \(6 tries\)"),
     "/partial": (status(206), "the server answered with HTTP 206 instead of 200"),
     "/empty": (status(204), "the server answered with HTTP 204 instead of 200"),
@@ -159,27 +148,25 @@ def test_a_server_that_is_not_trusted_is_an_error_at_once(
     [
         (whole, False),
         (chunked(in_chunks(CONTENT)), False),
-        (lambda handler: handler.answer(200, {}, CONTENT), True),
+        (lambda handler: answer(handler, 200, {}, CONTENT), True),
     ],
     ids=["length", "chunks", "checksum"],
 )
-def test_a_complete_answer_is_downloaded(
-    web: Web, tmp_path: Path, answer: Callable[[Handler], None], may_lack_length: bool
-) -> None:
+def test_a_complete_answer_is_downloaded(web: Web, tmp_path: Path, answer: Answer, may_lack_length: bool) -> None:
     web.answers = {"/data": redirect(web.url("/there")), "/there": answer}
     assert get(web, tmp_path / "file", may_lack_length) == CONTENT
 
 
-def in_turn(*answers: Callable[[Handler], None]) -> Callable[[Handler], None]:
+def in_turn(*answers: Answer) -> Answer:
     """One answer after the other."""
     turns = iter(answers)
     return lambda handler: next(turns)(handler)
 
 
-def resuming(pieces: Iterator[int], version: str = '"1"', content: bytes = CONTENT) -> Callable[[Handler], None]:
+def resuming(pieces: Iterator[int], version: str = '"1"', content: bytes = CONTENT) -> Answer:
     """A server that ends each connection after a piece, and sends parts of the same version."""
 
-    def answer(handler: Handler) -> None:
+    def part(handler: BaseHTTPRequestHandler) -> None:
         begin = 0
         if "Range" in handler.headers and handler.headers.get("If-Range") in (None, version):
             begin = int(handler.headers["Range"][len("bytes=") : -1])
@@ -187,9 +174,9 @@ def resuming(pieces: Iterator[int], version: str = '"1"', content: bytes = CONTE
         headers: dict[str, object] = {"Content-Length": len(content) - begin, "ETag": version}
         if begin:
             headers["Content-Range"] = f"bytes {begin}-{len(content) - 1}/{len(content)}"
-        handler.answer(206 if begin else 200, headers, content[begin : begin + length])
+        answer(handler, 206 if begin else 200, headers, content[begin : begin + length])
 
-    return answer
+    return part
 
 
 def test_an_interrupted_download_resumes_where_it_ended(web: Web, tmp_path: Path) -> None:
@@ -250,8 +237,8 @@ def test_after_an_error_of_the_volume_that_passes_the_download_starts_again(
 
 @pytest.mark.parametrize("sent", ["bytes 5-9/10", "", "bytes */10"])
 def test_a_part_that_was_not_asked_for_is_not_used(web: Web, tmp_path: Path, sent: str) -> None:
-    def wrong(handler: Handler) -> None:
-        handler.answer(206, {"Content-Range": sent, "Content-Length": 5}, b"wrong")
+    def wrong(handler: BaseHTTPRequestHandler) -> None:
+        answer(handler, 206, {"Content-Range": sent, "Content-Length": 5}, b"wrong")
 
     web.answers["/data"] = in_turn(resuming(iter([HALF])), wrong, whole)
     assert get(web, tmp_path / "file") == CONTENT
@@ -276,8 +263,8 @@ def code(tmp_path: Path) -> Path:
     return folder
 
 
-def serve(content: bytes) -> Callable[[Handler], None]:
-    return lambda handler: handler.answer(200, {"Content-Length": len(content)}, content)
+def serve(content: bytes) -> Answer:
+    return lambda handler: answer(handler, 200, {"Content-Length": len(content)}, content)
 
 
 def test_https_data_is_read_again_and_checked_against_its_checksum(web: Web, tmp_path: Path, code: Path) -> None:
@@ -319,7 +306,7 @@ QUERY = "X-Amz-Credential=me&X-Amz-Signature=hush"
 def test_no_message_contains_the_query_of_an_address(
     web: Web,
     path: str,
-    answer: Callable[[Handler], None],
+    answer: Answer,
     tmp_path: Path,
     code: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -66,11 +66,6 @@ def add(api: FakeApi, count: int) -> set[str]:
     return set(api.objects)
 
 
-def watches(api: FakeApi) -> list[dict[str, str]]:
-    """The watch requests so far."""
-    return [query for query in api.requests if query.get("watch")]
-
-
 def test_a_long_list_is_read_in_pages(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kubernetes_api, "PAGE", 4)
     names = add(api, 10)
@@ -81,31 +76,22 @@ def test_a_long_list_is_read_in_pages(api: FakeApi, monkeypatch: pytest.MonkeyPa
     assert all(query["labelSelector"] == "job-name=job" for query in api.requests)
 
 
-def test_one_watch_reports_all_changes(api: FakeApi, following: Following) -> None:
-    names = add(api, 2)
-    following.wait_for(names)
+def test_one_watch_reports_all_changes_and_continues_after_interruptions(api: FakeApi, following: Following) -> None:
+    following.wait_for(add(api, 2))
     names = add(api, 3)
     following.wait_for(names)
     gone = sorted(names)[0]
     api.delete(gone)
     following.wait_for(names - {gone})
     assert len(api.requests) == 2, "one list, one watch"
-
-
-def test_an_interrupted_watch_continues_from_the_last_version(api: FakeApi, following: Following) -> None:
-    following.wait_for(add(api, 2))
     for _ in range(3):
         api.disconnect()
         following.wait_for(add(api, 1))
     assert sum(not query.get("watch") for query in api.requests) == 1, "no second list"
 
 
-def test_after_410_from_a_watch_the_list_is_requested_again(api: FakeApi, following: Following) -> None:
-    following.wait_for(add(api, 2))
-    names = set(api.objects)
-    gone = sorted(names)[0]
-    api.delete(gone)
-    following.wait_for(names - {gone})
+def test_after_410_from_a_watch_or_an_outage_the_list_is_requested_again(api: FakeApi, following: Following) -> None:
+    following.wait_for(add(api, 3))
     with api.changed:
         api.objects.pop(sorted(api.objects)[0])
         api.version += 1
@@ -114,6 +100,7 @@ def test_after_410_from_a_watch_the_list_is_requested_again(api: FakeApi, follow
     following.wait_for(set(api.objects))
     api.stop()
     add(api, 2)
+    following.wait_until(lambda: any("the API server does not answer" in each for each in following.reported))
     api.forget()
     api.start()
     following.wait_for(set(api.objects))
@@ -137,15 +124,6 @@ def test_after_410_between_two_pages_the_list_is_requested_again(api: FakeApi, m
     assert sum("continue" not in query for query in api.requests if not query.get("watch")) == 2
 
 
-def test_after_an_outage_the_objects_are_followed_again(api: FakeApi, following: Following) -> None:
-    following.wait_for(add(api, 1))
-    api.stop()
-    names = add(api, 2)
-    following.wait_until(lambda: any("the API server does not answer" in each for each in following.reported))
-    api.start()
-    following.wait_for(names)
-
-
 def test_the_token_is_read_for_each_request(api: FakeApi, account: Path) -> None:
     kubernetes_api.list_all(PATH, {})
     api.tokens = {"second"}
@@ -155,19 +133,18 @@ def test_the_token_is_read_for_each_request(api: FakeApi, account: Path) -> None
     kubernetes_api.list_all(PATH, {})
 
 
-def test_a_server_certificate_from_another_ca_is_rejected(api: FakeApi, account: Path, tmp_path: Path) -> None:
-    make_certificate(tmp_path / "other")
-    (account / "ca.crt").write_bytes((tmp_path / "other" / "ca.crt").read_bytes())
-    with pytest.raises(OSError, match="certificate verify failed"):
+@pytest.mark.parametrize("wrong", ["certificate verify failed", "Hostname mismatch"])
+def test_a_server_certificate_from_another_ca_or_for_another_name_is_rejected(
+    api: FakeApi, account: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: str
+) -> None:
+    if wrong == "Hostname mismatch":
+        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "localhost")
+    else:
+        make_certificate(tmp_path / "other")
+        (account / "ca.crt").write_bytes((tmp_path / "other" / "ca.crt").read_bytes())
+    with pytest.raises(OSError, match=wrong):
         kubernetes_api.list_all(PATH, {})
     assert not api.requests, "the token was not sent"
-
-
-def test_a_server_certificate_for_another_name_is_rejected(api: FakeApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "localhost")
-    with pytest.raises(OSError, match="Hostname mismatch"):
-        kubernetes_api.list_all(PATH, {})
-    assert not api.requests
 
 
 def test_watches_that_end_at_once_are_repeated_more_and_more_slowly_with_a_new_list(

@@ -58,31 +58,13 @@ def free_ports() -> int:
             continue
 
 
-def start(run: TrainingRun) -> None:
-    """Start all trainers."""
-    for index in range(run.trainers):
-        run.start(index)
-
-
-def finish(run: TrainingRun) -> None:
-    """The training succeeds with all checkpoints."""
-    run.wait(run.ended, seconds=300)
-    assert run.statuses() == [0] * run.trainers
-    assert run.passes() == [f"pass-{number:05d}" for number in range(int(run.settings["PASSES"]))]
-
-
 def examine(run: TrainingRun, folder: Path) -> tuple[float, float]:
     """The accuracy of the newest model on 2000 reviews that were not trained on, and its weight of the word `zebra`."""
     prepare.synthesize(folder / "all", 9000)
     fresh = (folder / "all").read_text().splitlines(keepends=True)[7000:]
     (folder / "fresh").write_text("".join(fresh))
-    command = [
-        sys.executable,
-        "-c",
-        PREDICT,
-        str(run.root / "output" / f"pass-{PASSES - 1:05d}"),
-        str(folder / "fresh"),
-    ]
+    newest = str(run.root / "output" / f"pass-{PASSES - 1:05d}")
+    command = [sys.executable, "-c", PREDICT, newest, str(folder / "fresh")]
     environment = {**os.environ, "PYTHONPATH": str(TRAINER / "quick_start")}
     result = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
     accuracy, zebra = json.loads(result.stdout.splitlines()[-1])
@@ -97,8 +79,11 @@ def test_one_and_three_trainers_make_equally_good_models(tmp_path: Path, api: Fa
         with (run.root / "data" / str(trainers - 1) / "records.txt").open("a") as last_shard:
             last_shard.writelines(f"1\tzebra {number}\n" for number in range(60))
         try:
-            start(run)
-            finish(run)
+            for index in range(trainers):
+                run.start(index)
+            run.wait(run.ended, seconds=300)
+            assert run.statuses() == [0] * trainers
+            assert run.passes() == [f"pass-{number:05d}" for number in range(PASSES)]
             printed = run.pods[0].text()
         finally:
             run.close()
@@ -165,12 +150,6 @@ def test_a_wrong_line_is_named_by_its_file_and_number(tmp_path: Path) -> None:
 def test_a_byte_order_mark_and_lone_carriage_returns_do_not_make_records(tmp_path: Path) -> None:
     lines = [f"1\tgood\rreview {number}\r\n" for number in range(100)]
     (tmp_path / "a.txt").write_bytes("".join(["\ufeff", *lines]).encode())
-    result = read_shard(tmp_path, "print(len(kept.labels) + len(held_out.labels))")
-    assert result.stdout.splitlines()[-1:] == ["100"], result.stderr
-
-
-def test_the_accuracy_without_records_is_unknown(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("1\tgood\n")
-    expression = "import paddle; print(train.accuracy(paddle.nn.Embedding(train.WORDS, 1), train.read_records([])))"
-    result = read_shard(tmp_path, expression)
-    assert result.stdout.splitlines()[-1:] == ["None"], result.stderr
+    accuracy = "train.accuracy(paddle.nn.Embedding(train.WORDS, 1), train.read_records([]))"
+    result = read_shard(tmp_path, f"import paddle; print(len(kept.labels) + len(held_out.labels), {accuracy})")
+    assert result.stdout.splitlines()[-1:] == ["100 None"], "the accuracy without records is unknown: " + result.stderr

@@ -102,41 +102,33 @@ def trainer(tmp_path: Path) -> trainer_settings.TrainerSettings:
 
 
 @pytest.mark.parametrize(
-    ("damage", "problem"),
+    ("content", "trainers", "problem"),
     [
-        ("no folder", "is missing: the data must be split for 3 trainers"),
-        ("lost", "is missing"),
-        ("short", "has 63 bytes instead of 70"),
-        ("changed", "has the wrong checksum"),
+        (b"1\tgood\n" * 9, 3, "has 63 bytes instead of 70"),
+        (b"1\tevil\n" * 10, 3, "has the wrong checksum"),
+        (None, 3, "is missing"),
+        ("", 3, "is missing: the data must be split for 3 trainers"),
+        (b"1\tgood\n" * 10, 4, "the data is split for 3 trainers, not for 4"),
+        (b"1\tgood\n" * 10, 2, "/data/2 exists: the data is split for more than 2 trainers"),
     ],
+    ids=["short", "changed", "lost", "no folder", "fewer shards", "more shards"],
 )
-def test_a_damaged_shard_is_not_trained_on(
-    tmp_path: Path, trainer: trainer_settings.TrainerSettings, damage: str, problem: str
+def test_wrong_data_is_not_trained_on(
+    tmp_path: Path,
+    trainer: trainer_settings.TrainerSettings,
+    content: bytes | str | None,
+    trainers: int,
+    problem: str,
 ) -> None:
     records = tmp_path / "data/2/records.txt"
-    if damage == "no folder":
-        records.parent.rename(tmp_path / "elsewhere")
-    elif damage == "lost":
-        records.unlink()
-    else:
-        records.write_bytes(b"1\tgood\n" * 9 if damage == "short" else b"1\tevil\n" * 10)
-    with pytest.raises(trainer_settings.LaunchError, match=f"^the shard .* {problem}; run the data Job again: pulumi"):
-        training.copy_in(trainer, tmp_path / "work", threading.Event())
-
-
-@pytest.mark.parametrize(
-    ("trainers", "problem"),
-    [
-        (2, "/data/2 exists: the data is split for more than 2 trainers"),
-        (4, "/data: the data is split for 3 trainers, not for 4"),
-    ],
-)
-def test_data_for_another_number_of_trainers_is_a_clear_error(
-    tmp_path: Path, trainer: trainer_settings.TrainerSettings, trainers: int, problem: str
-) -> None:
-    other = replace(trainer, trainers=trainers, trainer=1)
+    records.unlink()
+    if isinstance(content, bytes):
+        records.write_bytes(content)
+    elif content is not None:
+        records.parent.rmdir()
+    here = replace(trainer, trainers=trainers, trainer=1 if trainers == 2 else 2)
     with pytest.raises(trainer_settings.LaunchError, match=f"{problem}; run the data Job again: pulumi"):
-        training.copy_in(other, tmp_path / "work", threading.Event())
+        training.copy_in(here, tmp_path / "work", threading.Event())
 
 
 @pytest.mark.parametrize(
