@@ -83,10 +83,8 @@ test: venv policy ## run all checks and all tests
 	# The stories take longest, so they start first. The tests of a file can share a cluster, so they stay together.
 	$(BIN)/pytest tests/sandbox tests/in_pod tests/emulator -n 4 --dist loadfile --no-loadscope-reorder --durations 15
 
-bench: venv ## measure the program (3 and 1000 trainers), the preparation of data and the export (1 GB each)
-	$(BIN)/python -m tests.bench.program
-	$(BIN)/python -m tests.bench.prepare 1
-	$(BIN)/python -m tests.bench.export 1
+bench: venv ## measure the preparation of data and the export (1 GB each)
+	$(BIN)/python -m tests.bench.scripts 1
 
 bench-watch: venv ## measure the live view with 1000 trainers on a real API server
 	$(BIN)/python -m tests.bench.watch

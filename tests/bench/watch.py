@@ -79,19 +79,11 @@ def requests(folder: Path) -> list[str]:
 def main() -> None:
     with tempfile.TemporaryDirectory() as name, controlplane.run(build.control_plane(), Path(name)) as plane:
         create(plane)
+        server = {"server": f"https://127.0.0.1:{plane.port}", "certificate-authority": f"{plane.folder}/ca.crt"}
         config = {
-            "apiVersion": "v1",
             "current-context": "c",
             "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-            "clusters": [
-                {
-                    "name": "c",
-                    "cluster": {
-                        "server": f"https://127.0.0.1:{plane.port}",
-                        "certificate-authority": f"{plane.folder}/ca.crt",
-                    },
-                }
-            ],
+            "clusters": [{"name": "c", "cluster": server}],
             "users": [{"name": "u", "user": {"token": plane.admin}}],
         }
         before = len(requests(plane.folder))
