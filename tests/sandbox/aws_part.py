@@ -49,12 +49,12 @@ class AwsPart:
             settings, self.engine.config, self.endpoint, self.engine.folder / "kubeconfig", self.engine.salt
         )
 
-    def pulumi(self, *arguments: str, program: Path = CHECKOUT) -> subprocess.CompletedProcess[str]:
-        """Run a Pulumi command. `stdout` of the result contains its standard error too."""
+    def run(self, *command: str, cwd: Path = CHECKOUT, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run a command as the engine would. `stdout` of the result contains its standard error too."""
         return subprocess.run(
-            ["pulumi", *arguments, "--stack", self.engine.stack, "--config-file", str(self.engine.config)],
-            cwd=program,
-            env=self.engine.environment,
+            command,
+            cwd=cwd,
+            env={**self.engine.environment, **environment},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -62,25 +62,38 @@ class AwsPart:
             check=False,
         )
 
-    def succeed(self, *arguments: str) -> str:
-        """Run a Pulumi command, which must succeed, and return its output."""
-        done = self.pulumi(*arguments)
-        assert done.returncode == 0, done.stdout
-        return done.stdout
+    def pulumi(self, *arguments: str, program: Path = CHECKOUT) -> subprocess.CompletedProcess[str]:
+        stack = ("--stack", self.engine.stack, "--config-file", str(self.engine.config))
+        return self.run("pulumi", *arguments, *stack, cwd=program)
 
-    def refused(self, *arguments: str) -> str:
+    def succeed(self, *arguments: str, program: Path = CHECKOUT) -> str:
+        """Run a Pulumi command, which must succeed, and return its output."""
+        return output_of(self.pulumi(*arguments, program=program))
+
+    def refused(self, *arguments: str, program: Path = CHECKOUT) -> str:
         """Run a Pulumi command, which must fail, and return its output without line breaks."""
-        done = self.pulumi(*arguments)
+        done = self.pulumi(*arguments, program=program)
         assert done.returncode != 0, done.stdout
         return " ".join(done.stdout.split())
 
-    def clients(self, region: str) -> Client:
+    def clients(self, region: str, key: str = "stranger") -> Client:
         """Clients of the emulated AWS with credentials of their own, to tell their calls from those of the engine."""
-        keys = {"endpoint_url": self.endpoint, "aws_access_key_id": "stranger", "aws_secret_access_key": "x"}
+        keys = {"endpoint_url": self.endpoint, "aws_access_key_id": key, "aws_secret_access_key": "x"}
         return lambda service: boto3.client(service, region_name=region, **keys)
+
+    def resources(self) -> Sequence[Mapping[str, Any]]:
+        """The resources in the state."""
+        found: Sequence[Mapping[str, Any]] = self.engine.deployment()["resources"]
+        return found
 
     def calls(self) -> Sequence[Mapping[str, Any]]:
         return [json.loads(line) for line in self.calls_file.read_text().splitlines()]
+
+
+def output_of(done: subprocess.CompletedProcess[str]) -> str:
+    """The output of a command, which must have succeeded."""
+    assert done.returncode == 0, done.stdout
+    return done.stdout
 
 
 @contextmanager

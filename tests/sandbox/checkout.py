@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -23,17 +22,8 @@ from sandbox import build
 from tools.kubernetes_client import Api, Kind, Object, load_kubeconfig
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PROGRAM = (
-    "__main__.py",
-    "Pulumi.yaml",
-    "Pulumi.local.yaml",
-    "constraints.txt",
-    "settings",
-    "infra",
-    "workloads",
-    "sandbox",
-    "tools",
-)
+PROGRAM = ("__main__.py", "Pulumi.yaml", "settings", "infra", "workloads", "tools")
+SANDBOX = ("Pulumi.local.yaml", "constraints.txt", "sandbox")
 # A training, and a stand-in for paddle that starts it. The import of paddle alone takes a second of CPU per process.
 STUB = ROOT / "tests/in_pod/stub"
 JOB = Kind("batch/v1", "Job", "jobs", True)
@@ -49,6 +39,16 @@ WITHOUT_MOUNT_NAMESPACES = (
 )
 
 
+def copy(names: Sequence[str], folder: Path) -> None:
+    """Copy these files and folders of the project."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", ".venv"))
+        else:
+            shutil.copy(ROOT / name, folder)
+
+
 @dataclass(frozen=True)
 class Checkout:
     """The files of the program, and a home folder whose credentials must not be read."""
@@ -58,13 +58,7 @@ class Checkout:
     @classmethod
     def make(cls, folder: Path) -> Checkout:
         """Copy the program, and replace the user's credential files by traps."""
-        for name in PROGRAM:
-            source = ROOT / name
-            if source.is_dir():
-                shutil.copytree(source, folder / "project" / name, ignore=shutil.ignore_patterns("__pycache__"))
-            else:
-                (folder / "project").mkdir(parents=True, exist_ok=True)
-                shutil.copy(source, folder / "project" / name)
+        copy((*PROGRAM, *SANDBOX), folder / "project")
         for trap in (".aws/credentials", ".aws/config", ".pulumi/credentials.json", ".kube/config"):
             file = folder / "home" / trap
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -131,11 +125,21 @@ class Checkout:
                 process.send_signal(signal.SIGINT)
                 process.communicate(timeout=LIMIT_SECONDS)
 
-    def up(self) -> str:
-        """Run `up`, which must succeed, and return its output."""
-        done = self.run("up")
+    def succeed(self, *arguments: str, under: Sequence[str] = ()) -> str:
+        """As `run`. The command must succeed. Returns its output."""
+        done = self.run(*arguments, under=under)
         assert done.returncode == 0, done.stdout
         return done.stdout
+
+    def refused(self, *arguments: str, under: Sequence[str] = ()) -> str:
+        """As `run`. The command must fail, without a traceback. Returns its output without line breaks."""
+        done = self.run(*arguments, under=under)
+        assert done.returncode != 0, done.stdout
+        assert "Traceback" not in done.stdout
+        return " ".join(done.stdout.split())
+
+    def up(self) -> str:
+        return self.succeed("up")
 
     def engine(self, config: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a Pulumi command with this stack file, also while `python -m sandbox` runs another command."""
@@ -163,18 +167,6 @@ class Checkout:
             written["config"][f"paddle-on-aws:{key}"] = merged
         file.write_text(yaml.safe_dump(written))
 
-    def reset_settings(self) -> bool:
-        """Restore the stack file. False if it was unchanged."""
-        file, original = self.project / "Pulumi.local.yaml", (ROOT / "Pulumi.local.yaml").read_text()
-        changed = file.read_text() != original
-        file.write_text(original)
-        return changed
-
-    @property
-    def is_up(self) -> bool:
-        """Whether the last `up` succeeded and its resources still exist."""
-        return (self.sandbox / "stacks/local/last-run-succeeded").exists() and bool(self.ids("aws:"))
-
     def pid(self, name: str) -> int:
         """The process ID of `aws`, `workers-local`, `engine`, or a component of Kubernetes."""
         recorded = self.sandbox / "run" / f"{name}.json"
@@ -182,16 +174,14 @@ class Checkout:
             return int(json.loads(recorded.read_text())["pid"])
         return int((self.sandbox / f"stacks/local/kubernetes/clusters/sandbox/pids/{name}.pid").read_text())
 
-    def client(self, service: str) -> Any:
-        """A client of the emulated AWS."""
-        port = json.loads((self.sandbox / "run/aws.json").read_text())["port"]
-        return boto3.client(
-            service,
-            region_name="us-west-2",
-            endpoint_url=f"http://127.0.0.1:{port}",
-            aws_access_key_id="test",
-            aws_secret_access_key="test",
-        )
+    @property
+    def endpoint(self) -> str:
+        """The emulated AWS."""
+        return f"http://127.0.0.1:{json.loads((self.sandbox / 'run/aws.json').read_text())['port']}"
+
+    def client(self, service: str, region: str = "us-west-2") -> Any:
+        keys = {"aws_access_key_id": "test", "aws_secret_access_key": "test"}
+        return boto3.client(service, region_name=region, endpoint_url=self.endpoint, **keys)
 
     @property
     def api(self) -> Api:
@@ -240,9 +230,3 @@ def eventually(look: Callable[[], Any], otherwise: str) -> Any:
         assert time.monotonic() < ends, otherwise
         time.sleep(0.2)
     return found
-
-
-def changes(output: str) -> dict[str, int]:
-    """The numbers of created, updated, replaced, deleted and unchanged resources in the engine's output."""
-    counts = re.findall(r"^ +[-+~]*\s?(\d+) (created|updated|replaced|deleted|unchanged)", output, re.MULTILINE)
-    return {kind: int(count) for count, kind in counts}

@@ -24,6 +24,8 @@ def checkout(cached: None, tmp_path: Path) -> Iterator[Checkout]:
         (["status"], "The sandbox is not running. To start it, run `make sandbox`."),
         (["--stack", "nope", "up"], "Pulumi.nope.yaml does not exist. Use the name of a stack that has a file."),
         (["pulumi", "preview"], "stack local was not started in this checkout. Run `make sandbox` first."),
+        (["--stack", "empty", "up"], "Pulumi.empty.yaml: aws:region is missing. Add it"),
+        (["up"], "workers.count: 255 is too many. The sandbox can run up to 254."),
         (["upp"], "invalid choice: 'upp'"),
         (["run", "aws"], "stack local was not started in this checkout. Run `make sandbox` first."),
         (["pulumi", "config", "refresh"], "`pulumi config refresh` does not work in the sandbox. Run `"),
@@ -33,10 +35,9 @@ def checkout(cached: None, tmp_path: Path) -> Iterator[Checkout]:
     ],
 )
 def test_a_mistake_is_reported_without_a_traceback(checkout: Checkout, arguments: list[str], says: str) -> None:
-    done = checkout.run(*arguments)
-    assert done.returncode != 0
-    assert says in done.stdout
-    assert "Traceback" not in done.stdout
+    checkout.set(workers={"count": 255})
+    (checkout.project / "Pulumi.empty.yaml").write_text("config: {}\n")
+    assert says in checkout.refused(*arguments)
 
 
 def test_down_without_a_sandbox_succeeds(checkout: Checkout) -> None:
@@ -45,26 +46,9 @@ def test_down_without_a_sandbox_succeeds(checkout: Checkout) -> None:
     assert not checkout.sandbox.exists()
 
 
-def test_a_stack_without_a_region_is_told_which_key_to_add(checkout: Checkout) -> None:
-    (checkout.project / "Pulumi.local.yaml").write_text("config: {}\n")
-    done = checkout.run("up")
-    assert done.returncode == 1
-    assert "Pulumi.local.yaml: aws:region is missing. Add it" in done.stdout
-
-
-def test_too_many_workers_are_refused(checkout: Checkout) -> None:
-    checkout.set(workers={"count": 255})
-    done = checkout.run("up")
-    assert done.returncode == 1
-    assert "workers.count: 255 is too many. The sandbox can run up to 254." in done.stdout
-    assert "Traceback" not in done.stdout
-
-
 def test_a_second_command_is_refused_while_one_is_running(checkout: Checkout) -> None:
     checkout.sandbox.mkdir()
     with (checkout.sandbox / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        done = checkout.run("up")
-    assert done.returncode == 1
-    assert "another sandbox command is running in this checkout. Wait until it ends." in done.stdout
-    assert "Traceback" not in done.stdout
+        shown = checkout.refused("up")
+    assert "another sandbox command is running in this checkout. Wait until it ends." in shown

@@ -72,8 +72,7 @@ def test_a_stack_of_an_earlier_version_keeps_its_roles_and_its_bucket(tmp_path: 
 
         def up() -> tuple[str, str]:
             """The ARN of the role and the name of the bucket."""
-            done = part.pulumi("up", "--yes", "--skip-preview", program=program)
-            assert done.returncode == 0, done.stdout
+            part.succeed("up", "--yes", "--skip-preview", program=program)
             (role,), (bucket,) = iam.list_roles()["Roles"], s3.list_buckets()["Buckets"]
             return role["Arn"], bucket["Name"]
 
@@ -85,8 +84,7 @@ def test_a_stack_of_an_earlier_version_keeps_its_roles_and_its_bucket(tmp_path: 
         assert up() == before
         role = iam.get_role(RoleName=before[0].rpartition("/")[2])["Role"]
         assert role["PermissionsBoundary"]["PermissionsBoundaryArn"] == BOUNDARY
-        destroyed = part.pulumi("destroy", "--yes", "--skip-preview", program=program)
-        assert destroyed.returncode == 0, destroyed.stdout
+        part.succeed("destroy", "--yes", "--skip-preview", program=program)
 
         new = up()
         assert new[0].startswith(f"arn:aws:iam::{ACCOUNT}:role/paddle/dev/cluster-role-")
@@ -126,20 +124,15 @@ def test_a_cluster_of_an_earlier_version_gets_an_access_entry_of_the_stack(tmp_p
         client = part.clients(REGION)
         eks, here = client("eks"), {"clusterName": "paddle-cluster"}
         settings = config_of("dev")
-
-        def up(*more: str) -> tuple[int, str]:
-            done = part.pulumi("up", "--yes", *more, *AWS_PART, program=program)
-            return done.returncode, " ".join(done.stdout.split())
-
+        up = ("up", "--yes", *AWS_PART)
         part.set(settings)
         (program / "earlier").touch()
-        assert up("--skip-preview")[0] == 0
+        part.succeed(*up, "--skip-preview", program=program)
         (program / "earlier").unlink()
         (creator,) = (arn for arn in eks.list_access_entries(**here)["accessEntries"] if ":user/" in arn)
         endpoint, before = eks.describe_cluster(name="paddle-cluster")["cluster"]["endpoint"], inventory(client)
 
-        code, shown = up()
-        assert code != 0
+        shown = part.refused(*up, program=program)
         command = (
             f"aws eks delete-access-entry --region {REGION} --cluster-name paddle-cluster --principal-arn {creator}"
         )
@@ -147,8 +140,7 @@ def test_a_cluster_of_an_earlier_version_gets_an_access_entry_of_the_stack(tmp_p
         assert f"Run `{command}`. The next `pulumi up` creates it again" in shown
         assert inventory(client) == before
         eks.delete_access_entry(**here, principalArn=creator)
-        code, shown = up("--skip-preview")
-        assert code == 0, shown
+        part.succeed(*up, "--skip-preview", program=program)
         tags = eks.describe_access_entry(**here, principalArn=creator)["accessEntry"]["tags"]
         assert tags["project"] == "paddle-on-aws"
         assert eks.describe_cluster(name="paddle-cluster")["cluster"]["endpoint"] == endpoint
@@ -156,13 +148,11 @@ def test_a_cluster_of_an_earlier_version_gets_an_access_entry_of_the_stack(tmp_p
         # A lost tag does not cost the deployer its access.
         arn = eks.describe_access_entry(**here, principalArn=creator)["accessEntry"]["accessEntryArn"]
         eks.untag_resource(resourceArn=arn, tagKeys=["project", "stack"])
-        code, shown = up("--skip-preview", "--refresh")
-        assert code == 0, shown
+        part.succeed(*up, "--skip-preview", "--refresh", program=program)
         assert eks.describe_access_entry(**here, principalArn=creator)["accessEntry"]["tags"] == tags
 
         # The new cluster has no access entry of EKS, although a running cluster keeps this property.
         part.set({**settings, "paddle-on-aws:clusterName": "other"})
-        code, shown = up()
-        assert code == 0, shown
+        part.succeed(*up, program=program)
         assert eks.list_clusters()["clusters"] == ["other"]
         assert eks.describe_access_entry(clusterName="other", principalArn=creator)["accessEntry"]["tags"] == tags

@@ -32,32 +32,14 @@ def test_the_program_passes(prod: AwsPart) -> None:
     assert "kubernetes:batch/v1:Job paddle-export create" in done.stdout
 
 
-def test_the_program_passes_with_an_existing_key(prod: AwsPart) -> None:
-    key = prod.clients("eu-west-1")("kms").create_key()["KeyMetadata"]["Arn"]
-    prod.set({**config_of("prod"), "paddle-on-aws:kmsKeyArn": key})
-    done = prod.pulumi(*PREVIEW)
-    assert done.returncode == 0, done.stdout
-    assert "can't run policy" not in done.stdout, "a rule failed on a value that is not known yet"
-    assert "aws:kms:Key" not in done.stdout
-
-
-def test_a_setting_violates_a_rule_about_one_resource(prod: AwsPart) -> None:
-    prod.set({**config_of("prod"), "paddle-on-aws:retainData": False})
-    done = prod.pulumi(*PREVIEW)
-    assert done.returncode != 0
-    assert "[mandatory]  data-kept  (aws:s3:Bucket: paddle-prod)" in done.stdout
-    assert "paddle-prod: protect is off in stack prod. Set retainData: true" in done.stdout
-    assert "Traceback" not in done.stdout
-
-
-def test_a_program_violates_the_rules_about_connections(prod: AwsPart, tmp_path: Path) -> None:
+def test_a_program_violates_rules_about_one_resource_and_about_connections(prod: AwsPart, tmp_path: Path) -> None:
     (tmp_path / "Pulumi.yaml").write_text("{name: paddle-on-aws, runtime: python}")
     program = """
         import pulumi
         import pulumi_aws as aws
 
         kept = pulumi.ResourceOptions(protect=True)
-        aws.s3.Bucket("bare", opts=kept)
+        aws.s3.Bucket("bare")
         group = aws.ec2.SecurityGroup("file-system")
         stranger = aws.ec2.SecurityGroup("stranger")
         files = aws.efs.FileSystem("files", encrypted=True, opts=kept)
@@ -76,10 +58,11 @@ def test_a_program_violates_the_rules_about_connections(prod: AwsPart, tmp_path:
     done = prod.pulumi(*PREVIEW, program=tmp_path)
     assert done.returncode != 0
     for words in (
+        "data-kept  (aws:s3:Bucket: bare)",
         "encrypted  (aws:efs:FileSystem: files)",
         "encrypted  (aws:s3:Bucket: bare)",
         "public-access-blocked  (aws:s3:Bucket: bare)",
         "nfs-from-workers-only  (aws:vpc:SecurityGroupIngressRule: nfs)",
     ):
         assert f"[mandatory]  {words}" in done.stdout, done.stdout
-    assert done.stdout.count("[mandatory]") == 4, done.stdout
+    assert done.stdout.count("[mandatory]") == 5, done.stdout

@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
-import json
+import dataclasses
 import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 import yaml
 
 from sandbox.paths import CHECKOUT
-from tests.sandbox.aws_part import AWS_PART, AwsPart, aws_part
-from tests.sandbox.deployer import allowed, needs
+from settings.stack_file import stack_settings
+from tests.sandbox.aws_part import AWS_PART, AwsPart, aws_part, output_of
+from tests.sandbox.checkout import PROGRAM, copy
+from tests.sandbox.deployer import ADMIN, OPERATOR, allowed, needs
+from tests.unit.bootstrap.account import bootstrap
+from tests.unit.bootstrap.account import statements as statements_of
 from tests.unit.program import config_of
 
-PROGRAM = (
-    "__main__.py",
-    "Pulumi.yaml",
-    "bootstrap",
-    "docs",
-    "infra",
-    "policy",
-    "settings",
-    "tools",
-    "workloads",
-)
 SECRET = "s3://a-bucket-that-nobody/may-know"
 
 
@@ -42,36 +35,32 @@ class Project:
     folder: Path
     part: AwsPart
 
-    def run(self, *command: str, folder: str = "") -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command,
-            cwd=self.folder / folder,
-            env=self.part.engine.environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-    def succeed(self, *command: str, folder: str = "") -> str:
-        done = self.run(*command, folder=folder)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+    def succeed(self, *command: str) -> str:
+        return output_of(self.part.run(*command, cwd=self.folder))
 
     def git(self, *arguments: str) -> str:
         return self.succeed("git", "-c", "user.name=a", "-c", "user.email=a@b", *arguments).strip()
 
-    def preview(self, file: str, *changes: tuple[str, str]) -> tuple[int, str]:
-        """The exit code and the comment of the script, for a commit with these changes to a file."""
+    @contextmanager
+    def changed(self, file: str, *changes: tuple[str, str]) -> Iterator[None]:
+        """During the body, the file has these changes."""
         written = self.folder / file
         before = written.read_text()
         for old, new in changes:
             assert before.count(old) == 1, f"{file} has changed: {old}"
             written.write_text(written.read_text().replace(old, new))
         try:
-            done = self.run(sys.executable, "-m", "tools.preview.run", "dev", "--base", "HEAD", "--commit", "abc1234")
+            yield
         finally:
             written.write_text(before)
+
+    def preview(self, file: str, *changes: tuple[str, str]) -> tuple[int, str]:
+        """The exit code and the comment of the script, for a commit with these changes to a file."""
+        command = [sys.executable, "-m", "tools.preview.run", "dev", "--base", "HEAD", "--commit", "abc1234"]
+        with self.changed(file, *changes):
+            done = subprocess.run(
+                command, cwd=self.folder, env=self.part.engine.environment, capture_output=True, text=True, check=False
+            )
         assert done.stdout, done.stderr
         return done.returncode, done.stdout
 
@@ -80,13 +69,7 @@ class Project:
 def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     folder = tmp_path_factory.mktemp("pull-request")
     with aws_part(folder / "sandbox", "dev") as part:
-        for name in PROGRAM:
-            source, target = CHECKOUT / name, folder / "project" / name
-            if source.is_dir():
-                shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", ".venv"))
-            else:
-                target.parent.mkdir(exist_ok=True)
-                shutil.copy(source, target)
+        copy((*PROGRAM, "bootstrap", "docs", "policy"), folder / "project")
         made = Project(folder / "project", part)
         (made.folder / ".venv").symlink_to(sys.prefix)
         (made.folder / "policy/.venv").symlink_to(CHECKOUT / "policy/.venv")
@@ -147,61 +130,37 @@ def test_a_program_that_fails(project: Project) -> None:
     assert "trainers: 40 is more than the 3 workers" in comment
 
 
-def test_the_preview_role_has_only_the_permissions_of_a_preview(project: Project) -> None:
+def test_the_preview_role_has_only_the_permissions_of_a_preview(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Only calls to AWS services. test_bootstrap.py tests the access to the state."""
-    aws = {"endpoint_url": project.part.endpoint, "aws_access_key_id": "bootstrap", "aws_secret_access_key": "x"}
-    iam = boto3.client("iam", region_name="us-west-2", **aws)
-    config = yaml.safe_load((project.folder / "Pulumi.dev.yaml").read_text())["config"]
-    settings = {key: value for key, value in config.items() if key.startswith("aws:")}
-    settings |= {
-        "paddle-on-aws-bootstrap:repository": "octo/paddle",
-        "paddle-on-aws-bootstrap:repositoryId": "456",
-        "paddle-on-aws-bootstrap:ownerId": "123",
-        "paddle-on-aws-bootstrap:stacks": ["dev"],
-    }
     # Without these settings, a preview does not ask for log groups and administrators.
-    people = "[arn:aws:iam::123456789012:role/admin, arn:aws:iam::123456789012:user/operator]"
-    more = f"config:\n  paddle-on-aws:controlPlaneLogs: [audit]\n  paddle-on-aws:admins: {people}\n"
-    stack_file = project.folder / "Pulumi.dev.yaml"
-    original = stack_file.read_text()
-    stack_file.write_text(original.replace("config:\n", more, 1))
-    stack = ("--stack", "account")
-    project.succeed("pulumi", "stack", "init", "account", "--secrets-provider", "passphrase", folder="bootstrap")
-    file = project.folder / "bootstrap/Pulumi.account.yaml"
-    file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), "config": settings}))
-    project.succeed("pulumi", "up", *stack, "--yes", "--skip-preview", folder="bootstrap")
-    outputs = json.loads(project.succeed("pulumi", "stack", "output", *stack, "--json", folder="bootstrap"))
-    role = f"{outputs['PREVIEW_ROLE'].rpartition('/')[2]}dev"
-    (name,) = iam.list_role_policies(RoleName=role)["PolicyNames"]
-    statements = iam.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"]["Statement"]
-
+    more = f"config:\n  paddle-on-aws:controlPlaneLogs: [audit]\n  paddle-on-aws:admins: [{ADMIN}, {OPERATOR}]\n"
+    with monkeypatch.context() as patches:
+        of_stack = dataclasses.replace(stack_settings("dev"), admins=(ADMIN, OPERATOR))
+        patches.setattr("bootstrap.account_settings.stack_settings", lambda _: of_stack)
+        role = statements_of(bootstrap(patches, stacks=["dev"]), "preview-dev-policy")
+    statements = [each for each in role if each["Sid"].startswith("Ask")]
+    iam = project.part.clients("us-west-2", "bootstrap")("iam")
     iam.create_role(RoleName="admin", AssumeRolePolicyDocument='{"Version":"2012-10-17"}')
     iam.create_user(UserName="operator")
     before = len(project.part.calls())
-    project.preview("Pulumi.dev.yaml")
-    stack_file.write_text(original)
+    project.preview("Pulumi.dev.yaml", ("config:\n", more))
     wanted: list[Any] = [need for call in project.part.calls()[before:] for need in needs(call, {})]
     assert [need for need in wanted if not allowed(statements, need)] == []
-    given = {action for statement in statements for action in statement["Action"] if action[:3] not in ("s3:", "kms")}
+    given = {action for statement in statements for action in statement["Action"]}
     assert given == {need.action for need in wanted}, "allowed, but no preview needs it"
 
 
 def test_secret_settings_appear_in_no_comment(project: Project) -> None:
-    file, (old, new) = (
-        project.folder / "infra/job_roles.py",
-        ('return [allow("ReadData"', 'return [allow("ReadDataSet"'),
-    )
-    code, comment = project.preview("infra/job_roles.py", (old, new))
+    change = ("infra/job_roles.py", ('return [allow("ReadData"', 'return [allow("ReadDataSet"'))
+    code, comment = project.preview(*change)
     assert code == 0, comment
     assert re.search(r"^\| update \| `data\S*` \| `aws:iam/rolePolicy:RolePolicy` \|", comment, re.MULTILINE)
     assert SECRET.removeprefix("s3://") not in comment
     # The comment can end before this resource. This is the part of the diff about it.
-    before = file.read_text()
-    file.write_text(before.replace(old, new))
-    try:
-        target = ("--target", "**aws:iam/rolePolicy:RolePolicy::data*")
+    target = ("--target", "**aws:iam/rolePolicy:RolePolicy::data*")
+    with project.changed(*change):
         diff = project.succeed("pulumi", "preview", "--diff", "--stack", "dev", *target)
-    finally:
-        file.write_text(before)
     assert "~ policy: [secret] => [secret]" in diff, "the policy names the secret"
     assert SECRET.removeprefix("s3://") not in diff

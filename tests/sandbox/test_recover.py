@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from sandbox.paths import CHECKOUT
-from tests.sandbox.aws_part import AWS_PART, AwsPart, aws_part
+from tests.sandbox.aws_part import AWS_PART, AwsPart, aws_part, output_of
 from tests.sandbox.inventory import added, inventory
 from tests.unit.program import EVERYTHING, NAME, config_of
 from tools.recover.find import NAMED, SEARCHED
@@ -98,17 +98,11 @@ def killed(part: AwsPart, first: bool, *command: str) -> bool:
 
 
 def recover(part: AwsPart, *options: str) -> str:
-    keys = {"AWS_ENDPOINT_URL": part.endpoint, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
-    done = subprocess.run(
-        [sys.executable, "-m", "tools.recover", "dev", "--config-file", str(part.engine.config), *options],
-        cwd=CHECKOUT,
-        env=part.engine.environment | keys,
-        capture_output=True,
-        text=True,
-        check=False,
+    command = (sys.executable, "-m", "tools.recover", "dev", "--config-file", str(part.engine.config), *options)
+    key = "test"
+    return output_of(
+        part.run(*command, AWS_ENDPOINT_URL=part.endpoint, AWS_ACCESS_KEY_ID=key, AWS_SECRET_ACCESS_KEY=key)
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 def dry_run(part: AwsPart) -> str:
@@ -226,10 +220,8 @@ def test_resources_that_the_state_does_not_contain_are_listed_and_not_changed(co
         assert own
         assert all(any(identity.removeprefix("/") in line for line in money) for identity in own), (kind, listed)
     for kind in ("subnets", "vpcs", "gateways", "launch templates"):
-        assert all(identity in listed for identity in set(everything[kind]) - set(complete.before[kind])), (
-            kind,
-            listed,
-        )
+        own = set(everything[kind]) - set(complete.before[kind])
+        assert all(identity in listed for identity in own), (kind, listed)
     # The preview fails, because the program refuses the log group. Its list ends anywhere.
     start = "Resources with the tags of stack dev that are not in its state:\n"
     assert recover(part, "--dry-run").partition(start)[1:] == listed.partition(start)[1:]

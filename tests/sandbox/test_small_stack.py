@@ -16,7 +16,6 @@ from tools.kubernetes_client import NODE
 
 EMAIL, TRAINING = "team@example.com", "paddle-cluster-job"
 FAILING = "import sys\nsys.exit('ValueError: the column price is missing')\n"
-BUDGET = {"AccountId": ACCOUNT, "BudgetName": "paddle-on-aws-local"}
 
 Jobs = dict[str, tuple[str, str]]
 
@@ -42,7 +41,6 @@ def test_messages_and_a_pause(checkout: Checkout) -> None:
     a_new_stack_without_workers_is_refused_before_the_first_resource(checkout)
     a_new_revision_of_the_emulated_aws_is_started_by_up_only(checkout)
     failure = the_reason_of_a_failed_training_is_sent_once(checkout)
-    the_address_is_asked_and_the_budget_warns_it(checkout)
     a_good_training_sends_its_numbers_and_commands(checkout, failure)
     trained = jobs(checkout)
     assert trained.keys() == {"paddle-data", TRAINING, "paddle-export"}
@@ -55,8 +53,7 @@ def test_messages_and_a_pause(checkout: Checkout) -> None:
 
 def messages(checkout: Checkout) -> list[tuple[str, str]]:
     """Subject and text of each message that the emulated AWS has recorded, the oldest first."""
-    port = json.loads((checkout.sandbox / "run/aws.json").read_text())["port"]
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/moto-api/data.json", timeout=60) as answer:
+    with urllib.request.urlopen(f"{checkout.endpoint}/moto-api/data.json", timeout=60) as answer:
         topics = json.load(answer)["sns"]["Topic"]
     return [(subject, text) for topic in topics for _, text, subject, *_ in topic["sent_notifications"]]
 
@@ -82,21 +79,14 @@ def results(checkout: Checkout) -> list[str]:
     return sorted([*files, *(each["Key"] for each in objects)])
 
 
-def expect_no_changes(checkout: Checkout) -> None:
-    done = checkout.run("pulumi", "preview", "--expect-no-changes")
-    assert done.returncode == 0, done.stdout
-
-
 def a_new_stack_without_workers_is_refused_before_the_first_resource(checkout: Checkout) -> None:
-    refused = checkout.run("up")
-    assert refused.returncode == 1
-    shown = " ".join(refused.stdout.split())
+    shown = checkout.refused("up")
     assert "workers.count: 0 would create a stack that is already paused" in shown
     assert "Write at least as many workers as trainers" in shown
     empty = inventory(checkout.client)
     assert not [kind for kind in ("clusters", "file systems", "keys", "buckets", "endpoints") if empty[kind]]
     # Also without a preview.
-    assert checkout.run("pulumi", "up", "--yes", "--skip-preview").returncode != 0
+    checkout.refused("pulumi", "up", "--yes", "--skip-preview")
     assert checkout.ids("aws:") == {}
     assert inventory(checkout.client) == empty
 
@@ -105,9 +95,7 @@ def a_new_revision_of_the_emulated_aws_is_started_by_up_only(checkout: Checkout)
     """Also a new revision of what runs the pods. `up` is the next step."""
     for folder in ("cloud", "node"):
         (checkout.project / f"sandbox/{folder}/new_code.py").touch()
-    refused = checkout.run("pulumi", "preview")
-    assert refused.returncode == 1
-    assert "by another revision. Run `make sandbox` first." in refused.stdout
+    assert "by another revision. Run `make sandbox` first." in checkout.refused("pulumi", "preview")
 
 
 def the_reason_of_a_failed_training_is_sent_once(checkout: Checkout) -> list[tuple[str, str]]:
@@ -127,24 +115,6 @@ def the_reason_of_a_failed_training_is_sent_once(checkout: Checkout) -> list[tup
     assert "ValueError: the column price is missing" in text
     assert f"pulumi up --replace '**Job::{TRAINING}'" in text
     return sent
-
-
-def the_address_is_asked_and_the_budget_warns_it(checkout: Checkout) -> None:
-    sns, budgets = checkout.client("sns"), checkout.client("budgets")
-    (topic,) = sns.list_topics()["Topics"]
-    attributes = sns.get_topic_attributes(TopicArn=topic["TopicArn"])["Attributes"]
-    (key,) = checkout.ids("aws:kms/key:").values()
-    assert attributes["KmsMasterKeyId"] == checkout.client("kms").describe_key(KeyId=key)["KeyMetadata"]["Arn"]
-    (subscription,) = sns.list_subscriptions_by_topic(TopicArn=topic["TopicArn"])["Subscriptions"]
-    found = sns.get_subscription_attributes(SubscriptionArn=subscription["SubscriptionArn"])["Attributes"]
-    assert (found["Protocol"], found["Endpoint"], found["PendingConfirmation"]) == ("email", EMAIL, "true")
-    assert budgets.describe_budget(**BUDGET)["Budget"]["CostFilters"] == {"TagKeyValue": ["user:stack$local"]}
-    warnings = budgets.describe_notifications_for_budget(**BUDGET)["Notifications"]
-    assert sorted(each["Threshold"] for each in warnings) == [80, 100]
-    for each in warnings:
-        asked = {name: each[name] for name in ("NotificationType", "ComparisonOperator", "Threshold", "ThresholdType")}
-        (subscriber,) = budgets.describe_subscribers_for_notification(**BUDGET, Notification=asked)["Subscribers"]
-        assert subscriber == {"SubscriptionType": "EMAIL", "Address": EMAIL}
 
 
 def a_good_training_sends_its_numbers_and_commands(checkout: Checkout, failure: list[tuple[str, str]]) -> None:
@@ -175,17 +145,15 @@ def a_pause_removes_the_nodes_and_keeps_everything_else(checkout: Checkout, trai
     assert checkout.api.list(NODE) == []
     assert jobs(checkout) == trained
     assert (checkout.ids(""), results(checkout)) == (resources, files)
-    expect_no_changes(checkout)
+    checkout.succeed("pulumi", "preview", "--expect-no-changes")
 
 
 def a_changed_job_is_refused_before_the_first_change(checkout: Checkout, trained: Jobs) -> None:
     file = checkout.project / "Pulumi.local.yaml"
     before, resources, paused = file.read_text(), checkout.ids(""), inventory(checkout.client)
     checkout.set(job={"passes": 2})
-    refused = checkout.run("up")
+    assert f"workers.count: 0 pauses the stack, and {TRAINING} needs workers" in checkout.refused("up")
     file.write_text(before)
-    assert refused.returncode == 1
-    assert f"workers.count: 0 pauses the stack, and {TRAINING} needs workers" in " ".join(refused.stdout.split())
     assert jobs(checkout) == trained
     assert (checkout.ids(""), inventory(checkout.client)) == (resources, paused)
 
@@ -194,13 +162,11 @@ def more_workers_end_the_pause_and_repeat_no_job(checkout: Checkout, trained: Jo
     files = results(checkout)
     checkout.set(workers={"count": 1})
     # Also this command gives the cluster the nodes of the new setting.
-    done = checkout.run("pulumi", "up", "--yes", "--skip-preview")
-    assert done.returncode == 0, done.stdout
+    checkout.succeed("pulumi", "up", "--yes", "--skip-preview")
     assert scaling(checkout)["desiredSize"] == 1
     assert len(checkout.api.list(NODE)) == 1
     assert jobs(checkout) == trained
     assert results(checkout) == files
-    expect_no_changes(checkout)
 
 
 def a_new_training_runs_after_the_pause(checkout: Checkout, trained: Jobs) -> None:
@@ -214,7 +180,7 @@ def a_new_training_runs_after_the_pause(checkout: Checkout, trained: Jobs) -> No
 
 def destroy_ends_the_unconfirmed_subscription_and_the_budget(checkout: Checkout) -> None:
     client = checkout.client
-    assert checkout.run("pulumi", "destroy", "--yes", "--skip-preview").returncode == 0
+    checkout.succeed("pulumi", "destroy", "--yes", "--skip-preview")
     assert client("sns").list_topics()["Topics"] == []
     assert client("sns").list_subscriptions()["Subscriptions"] == []
     assert client("budgets").describe_budgets(AccountId=ACCOUNT)["Budgets"] == []

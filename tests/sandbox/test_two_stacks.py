@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
-import boto3
 import pytest
 import yaml
 
 from tests.sandbox.checkout import ROOT, Checkout
-from tests.sandbox.inventory import Client, inventory
+from tests.sandbox.inventory import inventory
 from tools.kubernetes_client import PERSISTENT_VOLUME, Api, load_kubeconfig
 
 ADMIN = "arn:aws:iam::123456789012:role/admin"
@@ -41,28 +40,25 @@ def checkout(cached: None, tmp_path: Path) -> Iterator[Checkout]:
 def test_two_stacks(checkout: Checkout) -> None:
     up_creates_both_stacks(checkout)
     prod_has_the_efs_driver_and_its_administrators(checkout)
-    neither_stack_changes_the_other(checkout)
+    the_second_stack_changes_nothing_in_the_first(checkout)
     destroy_refuses_retained_data_until_the_setting_changes(checkout)
 
 
-def in_region(checkout: Checkout, region: str) -> Client:
-    port = json.loads((checkout.sandbox / "run/aws.json").read_text())["port"]
-    keys = {"aws_access_key_id": "test", "aws_secret_access_key": "test"}
-    return lambda service: boto3.client(service, region_name=region, endpoint_url=f"http://127.0.0.1:{port}", **keys)
+def held(checkout: Checkout, region: str) -> dict[str, list[str]]:
+    return inventory(partial(checkout.client, region=region))
 
 
 def up_creates_both_stacks(checkout: Checkout) -> None:
     checkout.up()
     checkout.client("iam").create_role(RoleName="admin", AssumeRolePolicyDocument='{"Version":"2012-10-17"}')
-    done = checkout.run("--stack", "prod", "up")
-    assert done.returncode == 0, done.stdout
-    eu, us = (inventory(in_region(checkout, region)) for region in ("eu-west-1", "us-west-2"))
+    checkout.succeed("--stack", "prod", "up")
+    eu, us = (held(checkout, region) for region in ("eu-west-1", "us-west-2"))
     assert (eu["clusters"], us["clusters"]) == (["paddle-prod"], ["paddle-cluster"])
     assert (len(eu["nat gateways"]), len(us["nat gateways"])) == (1, 0)
 
 
 def prod_has_the_efs_driver_and_its_administrators(checkout: Checkout) -> None:
-    eks = in_region(checkout, "eu-west-1")("eks")
+    eks = checkout.client("eks", "eu-west-1")
     assert "aws-efs-csi-driver" in eks.list_addons(clusterName="paddle-prod")["addons"]
     assert ADMIN in eks.list_access_entries(clusterName="paddle-prod")["accessEntries"]
     api = Api(load_kubeconfig(str(checkout.sandbox / "stacks/prod/kubernetes/kubeconfig")))
@@ -70,28 +66,21 @@ def prod_has_the_efs_driver_and_its_administrators(checkout: Checkout) -> None:
     assert volume["spec"]["csi"]["driver"] == "efs.csi.aws.com"
 
 
-def neither_stack_changes_the_other(checkout: Checkout) -> None:
-    for name in ("local", "prod"):
-        done = checkout.run("--stack", name, "pulumi", "preview", "--expect-no-changes")
-        assert done.returncode == 0, done.stdout
+def the_second_stack_changes_nothing_in_the_first(checkout: Checkout) -> None:
+    checkout.succeed("pulumi", "preview", "--refresh", "--expect-no-changes")
 
 
 def destroy_refuses_retained_data_until_the_setting_changes(checkout: Checkout) -> None:
-    before = inventory(in_region(checkout, "eu-west-1"))
-    assert [len(before[kind]) for kind in ("file systems", "buckets", "keys")] == [
-        1,
-        2,
-        1,
-    ]  # buckets are listed in every region
-    refused = checkout.run("--stack", "prod", "pulumi", "destroy", "--yes")
-    assert refused.returncode != 0
-    assert "because it is protected" in refused.stdout
-    assert inventory(in_region(checkout, "eu-west-1")) == before
+    before = held(checkout, "eu-west-1")
+    # Buckets are listed in every region.
+    assert [len(before[kind]) for kind in ("file systems", "buckets", "keys")] == [1, 2, 1]
+    assert "because it is protected" in checkout.refused("--stack", "prod", "pulumi", "destroy", "--yes")
+    assert held(checkout, "eu-west-1") == before
 
     file = checkout.project / "Pulumi.prod.yaml"
     file.write_text(file.read_text().replace("retainData: true", "retainData: false"))
-    assert checkout.run("--stack", "prod", "up").returncode == 0
-    assert checkout.run("--stack", "prod", "pulumi", "destroy", "--yes", "--skip-preview").returncode == 0
-    after = inventory(in_region(checkout, "eu-west-1"))
+    checkout.succeed("--stack", "prod", "up")
+    checkout.succeed("--stack", "prod", "pulumi", "destroy", "--yes", "--skip-preview")
+    after = held(checkout, "eu-west-1")
     assert [len(after[kind]) for kind in ("clusters", "file systems", "keys", "buckets")] == [0, 0, 0, 1]
-    assert inventory(in_region(checkout, "us-west-2"))["clusters"] == ["paddle-cluster"]
+    assert held(checkout, "us-west-2")["clusters"] == ["paddle-cluster"]
