@@ -106,13 +106,6 @@ def test_unsupported_inputs_are_rejected(plugin: Plugin, kind: str, inputs: dict
     assert message in error_of(lambda: plugin.check(kind, "it", inputs))
 
 
-def test_unsupported_functions_and_arguments_are_rejected(plugin: Plugin) -> None:
-    assert "aws:ec2/getAmi:getAmi is not a function" in error_of(lambda: plugin.invoke("aws:ec2/getAmi:getAmi"))
-    message = error_of(lambda: plugin.invoke("aws:index/getPartition:getPartition", other=1))
-    assert "other: is not supported" in message
-    assert "Add it to INVOKES in sandbox/plugins/aws/invokes.py" in message
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -247,20 +240,20 @@ def test_a_topic_is_created_only_if_there_is_none_of_its_name(plugin: Plugin, ot
 # Partial failures
 
 
-def test_partly_created_resource_is_stored(plugin: Plugin, aws: Aws) -> None:
-    vpc = plugin.create(VPC, "vpc", {"cidrBlock": "10.0.0.0/16"})
+def test_partly_created_resource_is_stored(create: Callable[..., Resource], plugin: Plugin) -> None:
+    gateway = "aws:ec2/internetGateway:InternetGateway"
     # The gateway is created first and then attached, here to a VPC that does not exist.
     with pytest.raises(grpc.RpcError) as caught:
-        plugin.create("aws:ec2/internetGateway:InternetGateway", "it", {"vpcId": "vpc-0"})
+        plugin.create(gateway, "it", {"vpcId": "vpc-0"})
     left = unfinished(caught.value)
     assert left.id.startswith("igw-")
     assert "InvalidVpcID.NotFound" in left.reasons[0]
-    state = plugin.read(Resource("aws:ec2/internetGateway:InternetGateway", "it", left.id, {}, {}))
+    state = plugin.read(Resource(gateway, "it", left.id, {}, {}))
     assert state
-    repaired = plugin.update(state, {"vpcId": vpc.id})
-    assert repaired.state["vpcId"] == vpc.id
+    vpc = create(VPC, "vpc", cidrBlock="10.0.0.0/16").id
+    repaired = plugin.update(state, {"vpcId": vpc})
+    assert repaired.state["vpcId"] == vpc
     plugin.delete(repaired)
-    plugin.delete(vpc)
 
 
 def test_partly_updated_resource_is_stored(create: Callable[..., Resource], plugin: Plugin) -> None:
@@ -275,11 +268,7 @@ def test_partly_updated_resource_is_stored(create: Callable[..., Resource], plug
 
 def test_bucket_with_objects_is_deleted_only_with_force_destroy(plugin: Plugin, aws: Aws) -> None:
     kept = plugin.create("aws:s3/bucket:Bucket", "it", {})
-    versioning = {"bucket": kept.id, "versioningConfiguration": {"status": "Enabled"}}
-    plugin.create("aws:s3/bucketVersioning:BucketVersioning", "it", versioning)
-    for body in (b"one", b"two"):
-        aws("s3").put_object(Bucket=kept.id, Key="a/b", Body=body)
-    aws("s3").delete_object(Bucket=kept.id, Key="a/b")
+    aws("s3").put_object(Bucket=kept.id, Key="a/b", Body=b"one")
     assert "BucketNotEmpty" in error_of(lambda: plugin.delete(kept))
     plugin.delete(plugin.update(kept, {"forceDestroy": True}))
     assert plugin.read(kept) is None
@@ -345,32 +334,62 @@ def test_the_provider_listens_only_on_loopback(plugin: Plugin) -> None:
 # Functions
 
 
-def test_zones_are_filtered_and_sorted(plugin: Plugin) -> None:
-    token = "aws:index/getAvailabilityZones:getAvailabilityZones"
-    every = plugin.invoke(token, filters=[{"name": "zone-type", "values": ["availability-zone"]}])
-    assert every["names"] == ["eu-west-1a", "eu-west-1b", "eu-west-1c"]
-    assert every["zoneIds"] == ["euw1-az3", "euw1-az1", "euw1-az2"]
-    assert plugin.invoke(token, filters=[{"name": "zone-type", "values": ["local-zone"]}])["names"] == []
+def asked(function: str) -> str:
+    module, _, name = function.partition("/")
+    return f"aws:{module}/{name}:{name}"
 
 
-def test_instance_types_have_architecture_and_gpus(plugin: Plugin) -> None:
-    token = "aws:ec2/getInstanceType:getInstanceType"
-    with_gpu = plugin.invoke(token, instanceType="g5.xlarge")
-    assert with_gpu["supportedArchitectures"] == ["x86_64"]
-    assert with_gpu["gpuses"] == [{"count": 1, "manufacturer": "NVIDIA"}]
-    assert (with_gpu["defaultVcpus"], with_gpu["memorySize"]) == (4, 16384)
-    arm = plugin.invoke(token, instanceType="m6g.large")
-    assert (arm["supportedArchitectures"], arm["gpuses"]) == (["arm64"], [])
-    assert "InvalidInstanceType" in error_of(lambda: plugin.invoke(token, instanceType="m0.none"))
+def zones(kind: str) -> dict[str, Any]:
+    return {"filters": [{"name": "zone-type", "values": [kind]}]}
 
 
-def test_a_service_of_a_region_is_a_public_parameter(plugin: Plugin) -> None:
-    token, path = "aws:ssm/getParameter:getParameter", "/aws/service/global-infrastructure/regions/us-west-1/services"
-    for name in ("ec2", "efs", "eks", "kms", "s3", "route53"):
-        found = plugin.invoke(token, name=f"{path}/{name}")
-        assert (found["insecureValue"], found["type"]) == (name, "String")
-    missing = error_of(lambda: plugin.invoke(token, name=f"{path}/none"))
-    assert f"reading SSM Parameter ({path}/none): couldn't find resource" in missing
+SERVICES = "/aws/service/global-infrastructure/regions/us-west-1/services"
+KEY = "arn:aws:kms:eu-west-1:123456789012:key/none"
+USER = "arn:aws:iam::123456789012:user/deployer"
+EVERY_ZONE = {"names": ["eu-west-1a", "eu-west-1b", "eu-west-1c"], "zoneIds": ["euw1-az3", "euw1-az1", "euw1-az2"]}
+GPU = {"supportedArchitectures": ["x86_64"], "gpuses": [{"count": 1, "manufacturer": "NVIDIA"}]}
+STANDARD = "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances"
+
+
+@pytest.mark.parametrize(
+    ("function", "given", "expected"),
+    [
+        ("index/getAvailabilityZones", zones("availability-zone"), EVERY_ZONE),
+        ("index/getAvailabilityZones", zones("local-zone"), {"names": []}),
+        ("ec2/getInstanceType", {"instanceType": "g5.xlarge"}, {**GPU, "defaultVcpus": 4, "memorySize": 16384}),
+        ("ec2/getInstanceType", {"instanceType": "m6g.large"}, {"supportedArchitectures": ["arm64"], "gpuses": []}),
+        ("ssm/getParameter", {"name": f"{SERVICES}/route53"}, {"insecureValue": "route53", "type": "String"}),
+        ("servicequotas/getServiceQuota", {"serviceCode": "ec2", "quotaCode": "L-1216C47A"}, {"quotaName": STANDARD}),
+        ("iam/getSessionContext", {"arn": USER}, {"issuerArn": USER}),
+    ],
+)
+def test_functions_answer_like_aws(
+    plugin: Plugin, function: str, given: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    found = plugin.invoke(asked(function), **given)
+    assert {name: found[name] for name in expected} == expected
+    assert found.get("value", 1001) > 1000
+
+
+@pytest.mark.parametrize(
+    ("function", "given", "message"),
+    [
+        ("ec2/getInstanceType", {"instanceType": "m0.none"}, "InvalidInstanceType"),
+        ("ec2/getSubnet", {"cidrBlock": "10.99.0.0/24"}, "no matching EC2 Subnet found"),
+        ("servicequotas/getServiceQuota", {"serviceCode": "ec2", "quotaCode": "L-0"}, "NoSuchResource"),
+        ("ssm/getParameter", {"name": "/none"}, "reading SSM Parameter (/none): couldn't find resource"),
+        ("iam/getRole", {"name": "nobody"}, "reading IAM Role (nobody): couldn't find resource"),
+        ("iam/getUser", {"userName": "nobody"}, "reading IAM User (nobody): couldn't find resource"),
+        ("kms/getKey", {"keyId": KEY}, f"reading KMS Key ({KEY}): couldn't find resource"),
+        ("ec2/getAmi", {}, "aws:ec2/getAmi:getAmi is not a function"),
+        ("index/getPartition", {"other": 1}, "other: is not supported"),
+        ("index/getPartition", {"other": 1}, "Add it to INVOKES in sandbox/plugins/aws/invokes.py"),
+    ],
+)
+def test_functions_report_what_is_missing_and_what_is_not_supported(
+    plugin: Plugin, function: str, given: dict[str, Any], message: str
+) -> None:
+    assert message in error_of(lambda: plugin.invoke(asked(function), **given))
 
 
 @pytest.mark.parametrize(
@@ -402,48 +421,22 @@ def test_a_subnet_is_found_by_its_range_and_its_tags(plugin: Plugin, create: Cal
     found = plugin.invoke(token, **here, tags={"stack": "dev"})
     assert (found["id"], found["availabilityZone"]) == (made[1].id, made[1].state["availabilityZone"])
     assert "multiple EC2 Subnets" in error_of(lambda: plugin.invoke(token, **here))
-    assert "no matching EC2 Subnet found" in error_of(lambda: plugin.invoke(token, **here, tags={"stack": "prod"}))
-
-
-def test_quotas_of_ec2_have_a_value(plugin: Plugin) -> None:
-    token = "aws:servicequotas/getServiceQuota:getServiceQuota"
-    found = plugin.invoke(token, serviceCode="ec2", quotaCode="L-1216C47A")
-    assert found["quotaName"] == "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances"
-    assert found["value"] > 1000
-    assert "NoSuchResource" in error_of(lambda: plugin.invoke(token, serviceCode="ec2", quotaCode="L-0"))
+    assert "no matching EC2 Subnet" in error_of(lambda: plugin.invoke(token, **here, tags={"stack": "prod"}))
 
 
 def test_the_session_of_a_role_has_the_arn_of_the_role(plugin: Plugin, aws: Aws) -> None:
-    token = "aws:iam/getSessionContext:getSessionContext"
     aws("iam").create_role(RoleName="ci", Path="/team/", AssumeRolePolicyDocument="{}")
-    found = plugin.invoke(token, arn="arn:aws:sts::123456789012:assumed-role/ci/run-1")
+    found = plugin.invoke(asked("iam/getSessionContext"), arn="arn:aws:sts::123456789012:assumed-role/ci/run-1")
     assert found["issuerArn"] == "arn:aws:iam::123456789012:role/team/ci"
-    aws("iam").delete_role(RoleName="ci")
-    user = "arn:aws:iam::123456789012:user/deployer"
-    assert plugin.invoke(token, arn=user)["issuerArn"] == user
 
 
-@pytest.mark.parametrize("kind", ["Role", "User"])
-def test_a_role_and_a_user_exist_or_are_missing(plugin: Plugin, aws: Aws, kind: str) -> None:
-    token, argument = f"aws:iam/get{kind}:get{kind}", {"Role": "name", "User": "userName"}[kind]
-    trust = {"AssumeRolePolicyDocument": "{}"} if kind == "Role" else {}
-    getattr(aws("iam"), f"create_{kind.lower()}")(**{f"{kind}Name": "known"}, **trust)
-    arn = f"arn:aws:iam::123456789012:{kind.lower()}/known"
-    assert plugin.invoke(token, **{argument: "known"})["arn"] == arn
-    getattr(aws("iam"), f"delete_{kind.lower()}")(**{f"{kind}Name": "known"})
-    missing = error_of(lambda: plugin.invoke(token, **{argument: "nobody"}))
-    assert f"reading IAM {kind} (nobody): couldn't find resource" in missing
-
-
-def test_a_key_has_its_state_and_type_or_is_missing(plugin: Plugin, aws: Aws) -> None:
-    token, kms = "aws:kms/getKey:getKey", aws("kms")
-    arn = kms.create_key(KeySpec="RSA_2048", KeyUsage="SIGN_VERIFY")["KeyMetadata"]["Arn"]
-    kms.disable_key(KeyId=arn.rpartition("/")[2])
-    found = plugin.invoke(token, keyId=arn)
-    assert (found["arn"], found["keyManager"], found["keyState"]) == (arn, "CUSTOMER", "Disabled")
-    assert (found["keySpec"], found["keyUsage"]) == ("RSA_2048", "SIGN_VERIFY")
-    missing = error_of(lambda: plugin.invoke(token, keyId=f"{arn}0"))
-    assert f"reading KMS Key ({arn}0): couldn't find resource" in missing
+def test_a_key_has_its_state_and_type(plugin: Plugin, aws: Aws) -> None:
+    key = aws("kms").create_key(KeySpec="RSA_2048", KeyUsage="SIGN_VERIFY")["KeyMetadata"]["Arn"]
+    aws("kms").disable_key(KeyId=key.rpartition("/")[2])
+    found = plugin.invoke(asked("kms/getKey"), keyId=key)
+    expected = {"arn": key, "keyManager": "CUSTOMER", "keyState": "Disabled"}
+    expected |= {"keySpec": "RSA_2048", "keyUsage": "SIGN_VERIFY"}
+    assert {name: found[name] for name in expected} == expected
 
 
 @pytest.mark.parametrize("creator_is_admin", [True, False])
