@@ -6,7 +6,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -18,29 +17,6 @@ from werkzeug.wrappers import Response
 
 Aws = Callable[[str], Any]
 TRUST = '{"Version": "2012-10-17", "Statement": []}'
-
-
-def test_one_request_is_handled_at_a_time() -> None:
-    # moto takes a second to import, in each process of pytest.
-    from sandbox.cloud.server import one_at_a_time
-
-    inside, most = 0, 0
-
-    def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        nonlocal inside, most
-        inside += 1
-        most = max(most, inside)
-        time.sleep(0.01)
-        yield b"x"
-        inside -= 1
-
-    answer = one_at_a_time(application)
-    threads = [threading.Thread(target=lambda: list(answer({}, print))) for _ in range(8)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
-    assert most == 1
 
 
 def test_a_used_port_is_reported_in_one_line(aws_url: str) -> None:
@@ -81,6 +57,7 @@ def test_a_repeated_call_gets_the_first_answer(
 
 
 def test_a_repeated_call_waits_for_the_first_one_and_few_answers_are_kept() -> None:
+    # moto takes a second to import, in each process of pytest.
     from sandbox.cloud.repeated_calls import answered_once
     from sandbox.cloud.server import one_at_a_time
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import re
 import typing
 from collections.abc import Iterator, Mapping, Sequence
@@ -82,6 +81,8 @@ STRICTER = {
 }
 
 BOUNDARY = f"arn:aws:iam::{ACCOUNT}:policy/boundary"
+
+DISKS = "blockDeviceMappings"
 
 every_row = pytest.mark.parametrize("row", ROWS.values(), ids=ROWS.keys())
 
@@ -187,47 +188,35 @@ def test_every_input_is_sent_by_a_program_of_this_repository(monkeypatch: pytest
     assert emulated - sent - added == set()
 
 
-def value(prop: Prop, which: int) -> Any:
-    """One of two different values of a property."""
-    if prop.kind == "block":
-        return {name: value(member, which) for name, member in prop.members.items()}
-    if prop.item:
-        return [value(prop.item, which)]
-    by_kind = {
-        "text": f"v{which}",
-        "number": which,
-        "flag": bool(which - 1),
-        "policy": json.dumps({"Statement": [{"Sid": str(which)}]}),
-        "map": {"key": str(which)},
+@pytest.mark.parametrize(
+    ("kind", "changed", "path", "replaces"),
+    [
+        ("eks/nodeGroup:NodeGroup", {"launchTemplate": {"id": "b", "version": "1"}}, "launchTemplate.id", True),
+        ("eks/nodeGroup:NodeGroup", {"launchTemplate": {"id": "a", "version": "2"}}, "launchTemplate.version", False),
+        ("eks/nodeGroup:NodeGroup", {"subnetIds": ["b", "c"]}, "subnetIds", True),
+        ("eks/nodeGroup:NodeGroup", {"subnetIds": ["b", "a"]}, "", False),
+        ("eks/nodeGroup:NodeGroup", {"tagsAll": {"key": "2"}}, "tagsAll.key", False),
+        ("kms/key:Key", {"policy": '{"Statement":[{"Sid":"1","Action":["a"]}]}'}, "", False),
+        ("kms/key:Key", {"policy": '{"Statement":[{"Sid":"2","Action":"a"}]}'}, "policy", False),
+        (
+            "s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration",
+            {"rules": [{"id": "b"}]},
+            "rules[0].id",
+            False,
+        ),
+    ],
+)
+def test_diff_reports_exactly_the_changed_property(
+    kind: str, changed: dict[str, Any], path: str, replaces: bool
+) -> None:
+    before: dict[str, Any] = {"launchTemplate": {"id": "a", "version": "1"}, "subnetIds": ["a", "b"]}
+    before |= {
+        "tagsAll": {"key": "1"},
+        "policy": '{"Statement": [{"Sid": "1", "Action": "a"}]}',
+        "rules": [{"id": "a"}],
     }
-    return by_kind[prop.kind]
-
-
-def placed(path: str, inputs: dict[str, Any], new: Any) -> dict[str, Any]:
-    first, _, rest = path.partition(".")
-    return inputs | {first: placed(rest, inputs[first], new) if rest else new}
-
-
-def leaves(props: Mapping[str, Prop], path: str = "") -> Iterator[tuple[str, Prop]]:
-    """Every property that can change separately; a list changes as a whole."""
-    for name, prop in props.items():
-        if prop.kind == "block":
-            yield from leaves(prop.members, f"{path}{name}.")
-        else:
-            yield f"{path}{name}", prop
-
-
-@every_row
-def test_diff_reports_exactly_the_changed_property(row: Row) -> None:
-    """Compare complete inputs with the same inputs after one change."""
-    inputs = {name: value(prop, 1) for name, prop in row.inputs.items()}
-    forced = REPLACED[row.token].split()
-    for path, prop in leaves(row.inputs):
-        found = operations.find_differences(row, inputs, placed(path, inputs, value(prop, 2)))
-        replaces = any(path == each or path.startswith(f"{each}.") for each in forced)
-        assert {each.path.split("[")[0] for each in found} <= {path, f"{path}.key"}, path
-        assert {each.replaces for each in found} == {replaces}, path
-    assert operations.find_differences(row, inputs, inputs) == []
+    found = operations.find_differences(ROWS[f"aws:{kind}"], before, {**before, **changed})
+    assert [(each.path, each.replaces) for each in found] == ([(path, replaces)] if path else [])
 
 
 def test_functions_match_the_sdk() -> None:
