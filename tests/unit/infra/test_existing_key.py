@@ -41,12 +41,6 @@ def test_the_existing_key_replaces_the_key_of_the_stack_everywhere(program: RunS
     assert {r.name for r in own.resources.values()} - made == {"key", "key-alias"}
 
 
-@pytest.mark.parametrize("retain", [False, True])
-def test_logs_that_stay_are_encrypted_because_the_existing_key_stays(program: RunStack, retain: bool) -> None:
-    graph = program({"controlPlaneLogs": ["audit"], "retainData": retain, "kmsKeyArn": EXISTING_KEY})
-    assert graph.named("cluster-logs").inputs["kmsKeyId"] == EXISTING_KEY
-
-
 @pytest.mark.parametrize(
     ("recorded", "key", "setting", "refused"),
     [

@@ -95,17 +95,12 @@ def test_a_running_cluster_with_self_managed_add_ons_is_not_replaced(dev: Graph)
     assert "bootstrapSelfManagedAddons" in dev.named("eks").options.ignoreChanges
 
 
-@pytest.mark.parametrize(
-    ("architecture", "gpus", "expected"),
-    [
-        ("x86_64", 0, "AL2023_x86_64_STANDARD"),
-        ("x86_64", 8, "AL2023_x86_64_NVIDIA"),
-        ("arm64", 0, "AL2023_ARM_64_STANDARD"),
-        ("arm64", 1, "AL2023_ARM_64_NVIDIA"),
-    ],
-)
-def test_ami_type(architecture: Architecture, gpus: int, expected: str) -> None:
-    assert ami_type(InstanceType(architecture, gpus, vcpus=2, memory_mib=8192)) == expected
+def test_ami_type() -> None:
+    kinds: list[tuple[Architecture, int]] = [("x86_64", 0), ("x86_64", 8), ("arm64", 0), ("arm64", 1)]
+    types = [ami_type(InstanceType(architecture, gpus, vcpus=2, memory_mib=8192)) for architecture, gpus in kinds]
+    assert types == [
+        f"AL2023_{kind}" for kind in ("x86_64_STANDARD", "x86_64_NVIDIA", "ARM_64_STANDARD", "ARM_64_NVIDIA")
+    ]
 
 
 def test_the_kubeconfig_gets_tokens_from_the_aws_cli() -> None:
