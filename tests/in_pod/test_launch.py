@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from decisions import Join, Snapshot, decide
+from launch import poll_seconds
 from state_files import read_attempt
 from trainer_settings import read_settings
 
@@ -257,6 +258,10 @@ def test_a_suspended_training_is_ended_and_resumed(run: TrainingRun) -> None:
         log = (run.root / "output" / f"node_{index}" / "train.log").read_text()
         _, _, stack = log.partition("=== Python stack of process")
         assert 'train.py", line' in stack
+
+
+def test_launchers_of_large_trainings_read_the_volume_less_often() -> None:
+    assert [poll_seconds(trainers) for trainers in (3, 1000, 5000)] == [0.3, 0.5, 1.0]
 
 
 def test_a_wrong_setting_is_one_line_and_no_retry(run: TrainingRun) -> None:

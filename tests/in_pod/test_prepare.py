@@ -75,9 +75,11 @@ def start(variables: Mapping[str, str]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
 
-def from_s3(out: Path, splits: int, code: Path, objects: Mapping[str, Path]) -> prepare.DataSettings:
+def from_s3(
+    out: Path, splits: int, code: Path, objects: Mapping[str, Path], pod: str = "some-pod"
+) -> prepare.DataSettings:
     """The settings of a data Job whose init container copied these objects; several are a folder in S3."""
-    fetched = contract.fetched_folder(out, "some-pod")
+    fetched = contract.fetched_folder(out, pod)
     for name, source in objects.items():
         path = fetched / contract.FETCH_OBJECTS / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -94,9 +96,10 @@ def synthetic(out: Path, code: Path, splits: int = 3) -> prepare.DataSettings:
     return prepare.DataSettings(out, splits, code, DataSource(contract.SYNTHETIC, ()), None, 500, "")
 
 
-def run(out: Path, splits: int, file: Path, code: Path) -> None:
-    """The data Job, in this process."""
+def run(out: Path, splits: int, file: Path, code: Path) -> list[bytes]:
+    """The data Job, in this process. Returns the shards."""
     prepare.prepare(from_s3(out, splits, code, {"source": file}))
+    return shards(out)
 
 
 def names(out: Path) -> list[str]:
@@ -171,24 +174,20 @@ def test_any_lines_are_split_evenly_and_whole(
 class ShortReads(io.FileIO):
     """A file whose raw reads often return less than they were asked for, as the system allows."""
 
-    def read(self, size: int | None = -1) -> bytes:
-        return super().read(size if not size or size < 2 else size - size // 3)
-
     def readinto(self, buffer: Any) -> int:
         view = memoryview(buffer)
         return super().readinto(view[: len(view) - len(view) // 3])
+
+    def read(self, size: int | None = -1) -> bytes:
+        return super().read(size if not size or size < 2 else size - size // 3)
 
 
 def test_reads_that_return_less_than_asked_do_not_change_the_split(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened = Path.open
-
     def short(path: Path, mode: str = "r", buffering: int = -1, **options: Any) -> Any:
-        if mode != "rb":
-            return opened(path, mode, buffering, **options)
-        raw = ShortReads(path)
-        return io.BufferedReader(raw, 64) if buffering else raw
+        raw = ShortReads(path) if mode == "rb" else open(path, mode, buffering, **options)  # noqa: PTH123, SIM115
+        return io.BufferedReader(raw, 64) if mode == "rb" and buffering else raw
 
     content = b"".join(b"record %d\n" % number for number in range(1000))
     (tmp_path / "source").write_bytes(content)
@@ -244,51 +243,44 @@ def file(tmp_path: Path) -> Path:
 
 def test_same_input_same_shards_and_another_count_replaces_them(tmp_path: Path, code: Path, file: Path) -> None:
     out = tmp_path / "out"
-    run(out, 3, file, code)
-    first = shards(out)
-    run(out, 3, file, code)
-    assert shards(out) == first
-    run(out, 7, file, code)
-    assert len(shards(out)) == 7
+    assert run(out, 3, file, code) == run(out, 3, file, code)
+    assert len(run(out, 7, file, code)) == 7
     assert_even_split(file.read_bytes(), shards(out))
     assert names(out) == ["data", "output", "quick_start"]
     copied = [path for path in (out / "quick_start").rglob("*") if path.is_file() and not path.is_symlink()]
     assert sorted(path.name for path in copied) == ["train.py", "words.py"]
+    file.write_bytes(b"\xef\xbb\xbf1\ta\rb\r\n0\tc\r\n")
+    assert run(out, 2, file, code) == [b"1\ta\rb\r\n", b"0\tc\r\n"], "no byte order mark; a lone CR ends no record"
 
 
-def test_a_kill_at_any_point_leaves_a_complete_set_or_none_and_the_next_run_mends_it(
-    tmp_path: Path, code: Path, file: Path
+@pytest.mark.parametrize("older", [0, 5])
+def test_a_kill_at_any_point_leaves_a_complete_set_or_none_and_the_next_run_finishes(
+    tmp_path: Path, code: Path, file: Path, older: int
 ) -> None:
-    """Every touch of the file system is a kill point, over an empty volume and over an older set."""
-    content = file.read_bytes()
-    for older in (0, 5):
-        point = 0
-        while True:
-            out = tmp_path / f"out-{older}-{point}"
-            if older:
-                run(out, older, file, code)
-            job = from_s3(out, 3, code, {"source": file})
-            kill_point.left = point
-            try:
-                prepare.prepare(job)
-                survived = True
-            except KilledError:
-                survived = False
-            finally:
-                kill_point.left = -1
-            if (out / "data").exists():
-                parts = shards(out)
-                assert len(parts) in (3, older)
-                assert_even_split(content, parts)
-            if (out / "quick_start").exists():
-                assert (out / "quick_start" / "sub" / "words.py").read_text() == "print(2)\n"
-            if survived:
-                break
-            run(out, 3, file, code)
-            assert len(shards(out)) == 3
-            assert names(out) == ["data", "output", "quick_start"]
-            point += 7 if point > 20 else 1
-        assert point > 20, "the kill points were not reached"
+    """Every access to the file system is a kill point, on an empty volume and on an older set."""
+    point, survived = 0, False
+    while not survived:
+        out = tmp_path / f"out-{point}"
+        if older:
+            run(out, older, file, code)
+        job = from_s3(out, 3, code, {"source": file})
+        kill_point.left = point
+        try:
+            prepare.prepare(job)
+            survived = True
+        except KilledError:
+            pass
+        finally:
+            kill_point.left = -1
+        if (out / "data").exists():
+            assert len(shards(out)) in (3, older)
+            assert_even_split(file.read_bytes(), shards(out))
+        if (out / "quick_start").exists():
+            assert (out / "quick_start" / "sub" / "words.py").read_text() == "print(2)\n"
+        assert len(run(out, 3, file, code)) == 3
+        assert names(out) == ["data", "output", "quick_start"]
+        point += 7 if point > 20 else 1
+    assert point > 27, "the kill points were not reached"
 
 
 def test_synthetic_data_is_the_same_every_time_and_not_made_twice(
@@ -376,9 +368,8 @@ def test_of_two_data_jobs_at_once_the_one_that_started_last_wins(
     """As when a node drains: the old pod still works for up to 30 s after the new one started."""
     out, other = tmp_path / "out", tmp_path / "other"
     other.write_text("".join(f"other {number}\n" for number in range(10)))
-    old, new = from_s3(out, 3, code, {"source": file}), from_s3(tmp_path / "new", 2, code, {"source": other})
-    (tmp_path / "new" / ".fetched-some-pod").rename(out / ".fetched-new-pod")
-    new = new._replace(out=out, fetched=out / ".fetched-new-pod")
+    old = from_s3(out, 3, code, {"source": file})
+    new = from_s3(out, 2, code, {"source": other}, "new-pod")
     original = getattr(prepare, moment)
 
     def meanwhile(*arguments: object) -> object:
@@ -457,13 +448,6 @@ def test_all_objects_of_an_s3_folder_are_read_in_the_order_of_s3(tmp_path: Path,
     prepare.prepare(from_s3(tmp_path / "out", 3, code, files))
     assert b"".join(shards(tmp_path / "out")) == b"1\n2\n3\n4\n5\n6\r\n"
     assert names(tmp_path / "out") == ["data", "output", "quick_start"], "the copy of the objects is deleted"
-
-
-def test_a_byte_order_mark_is_not_part_of_the_first_record(tmp_path: Path, code: Path) -> None:
-    source = tmp_path / "source"
-    source.write_bytes(b"\xef\xbb\xbf1\ta\rb\r\n0\tc\r\n")
-    run(tmp_path / "out", 2, source, code)
-    assert shards(tmp_path / "out") == [b"1\ta\rb\r\n", b"0\tc\r\n"], "and a lone CR does not end a record"
 
 
 @pytest.mark.parametrize(("lost", "message"), [("done", "is missing or incomplete"), ("objects", "has no objects")])

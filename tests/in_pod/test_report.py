@@ -10,7 +10,6 @@ import re
 import shutil
 import signal
 import subprocess
-import threading
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -267,16 +266,13 @@ def test_it_is_written_again_only_when_something_came(output: Path, monkeypatch:
     written: list[int] = []
     turns = iter([lambda: None, lambda: None, lambda: write_pass(output, 0, {}), lambda: None, None])
 
-    class Turns(threading.Event):
-        def wait(self, timeout: float | None = None) -> bool:
-            assert (timeout or 0.0) >= 1, "more often than once a second"
-            if (turn := next(turns)) is None:
-                return True
-            turn()
-            return False
+    def wait(timeout: float) -> bool:
+        assert timeout >= 1, "more often than once a second"
+        turn = next(turns)
+        return turn is None or bool(turn() and False)
 
     keeper = report.ReportKeeper(replace(settings(0), job_folder=output.parent))
-    keeper.closed = Turns()
+    monkeypatch.setattr(keeper.closed, "wait", wait)
     monkeypatch.setattr(keeper, "write", lambda: written.append(len(read_checkpoints(output))))
     keeper._keep()
     assert written == [0, 1]
@@ -284,12 +280,12 @@ def test_it_is_written_again_only_when_something_came(output: Path, monkeypatch:
 
 def test_each_checkpoint_is_printed_once(output: Path) -> None:
     known: set[str] = set()
-    os.utime(write_pass(output, 0, {"loss": 0.5}) / "done", (0, 0))
-    line = 'checkpoint 1 of 3 {"loss": 0.5} written 1970-01-01T00:00:00Z'
-    assert report.news(report.gather(output, "job", 3, {}), known) == [line]
-    os.utime(write_pass(output, 1, {}) / "done", (60, 60))
-    line = "checkpoint 2 of 3 {} written 1970-01-01T00:01:00Z"
-    assert report.news(report.gather(output, "job", 3, {}), known) == [line]
+    for number, numbers, line in (
+        (0, {"loss": 0.5}, 'checkpoint 1 of 3 {"loss": 0.5} written 1970-01-01T00:00:00Z'),
+        (1, {}, "checkpoint 2 of 3 {} written 1970-01-01T00:01:00Z"),
+    ):
+        os.utime(write_pass(output, number, numbers) / "done", (60 * number, 60 * number))
+        assert report.news(report.gather(output, "job", 3, {}), known) == [line]
 
 
 def test_launchers_keep_the_report_through_a_failure(run: TrainingRun) -> None:
