@@ -104,7 +104,6 @@ class FakeApi:
             self.log.clear()
 
     def put(self, item: dict[str, Any]) -> None:
-        """Create or replace the object."""
         with self.changed:
             self.version += 1
             name = item["metadata"]["name"]
@@ -115,7 +114,6 @@ class FakeApi:
             self.changed.notify_all()
 
     def delete(self, name: str) -> None:
-        """Delete the object."""
         with self.changed:
             self.version += 1
             item = self.objects.pop(name)
@@ -123,7 +121,6 @@ class FakeApi:
             self.changed.notify_all()
 
     def answer(self, handler: BaseHTTPRequestHandler) -> None:
-        """One request."""
         query = {name: values[0] for name, values in parse_qs(urlsplit(handler.path).query).items()}
         self.requests.append(query)
         token = handler.headers.get("Authorization", "").partition("Bearer ")[2]
@@ -135,7 +132,6 @@ class FakeApi:
             self.page(handler, query)
 
     def reply(self, handler: BaseHTTPRequestHandler, status: int, value: Any) -> None:
-        """Send the value."""
         body = json.dumps(value).encode()
         handler.send_response(status)
         handler.send_header("Content-Length", str(len(body)))

@@ -23,7 +23,6 @@ from tests.in_pod.training_run import STUB, TrainingRun
 
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A CA and a server certificate for this run of the tests."""
     folder = tmp_path_factory.mktemp("certificates")
     make_certificate(folder)
     return folder
@@ -31,7 +30,6 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of an emulated S3."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -57,7 +55,6 @@ class Bucket:
     environment: dict[str, str]
 
     def objects(self) -> dict[str, bytes]:
-        """The content of each object."""
         pages = self.client.get_paginator("list_objects_v2").paginate(Bucket="bucket")
         keys = [entry["Key"] for page in pages for entry in page.get("Contents", [])]
         return {key: self.client.get_object(Bucket="bucket", Key=key)["Body"].read() for key in keys}

@@ -64,7 +64,6 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def run(binaries: Path, folder: Path) -> Iterator[ControlPlane]:
-    """The two processes, for as long as the block lasts."""
     make_certificate(folder)
     etcd, peer, port, admin = free_port(), free_port(), free_port(), secrets.token_hex(16)
     (folder / "audit.yaml").write_text(AUDIT)

@@ -26,12 +26,10 @@ START = (
 
 
 def job(**status: Any) -> dict[str, Any]:
-    """The training Job."""
     return {"metadata": {"name": "train", "uid": "job-1"}, "status": status}
 
 
 def condition(kind: str, reason: str, message: str) -> dict[str, str]:
-    """A condition that holds."""
     return {"type": kind, "status": "True", "reason": reason, "message": message}
 
 
@@ -52,7 +50,6 @@ class Await:
         limit.cancel()
 
     def end(self) -> str:
-        """What it prints until it ends."""
         printed, _ = self.process.communicate(timeout=300)
         assert self.process.returncode == 0, printed
         return printed
@@ -115,7 +112,6 @@ def test_it_ends_with_the_job_and_describes_the_model(api: FakeApi, waiting: Awa
 
 
 def attempt(uid: str, result: str, reason: str) -> dict[str, Any]:
-    """One attempt in the history of the training."""
     return {"job": uid, "number": 1, "started": 1.0, "resume": "", "ended": 2.0, "reason": reason, "result": result}
 
 

@@ -13,7 +13,6 @@ from checkpoints import newest_checkpoint
 
 
 def make(output: Path, *names: str) -> None:
-    """Complete checkpoints of these names."""
     for name in names:
         (output / name).mkdir(parents=True)
         (output / name / "done").write_text("{}")

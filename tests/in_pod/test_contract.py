@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import contract
 import pytest
 from contract import Attempt, CheckpointLine
-from state_files import CurrentAttempt
 
 ATTEMPT = Attempt("job-1", 2, 1.5, "pass-00001", 9.0, 'trainer 1 said "\u00e9]"', contract.FAILED)
-
-
-@pytest.mark.parametrize(
-    "value", [ATTEMPT, CurrentAttempt(**asdict(ATTEMPT), members=("a", "b"), addresses=("1", "2"), alive=2.0)]
-)
-def test_an_attempt_is_read_from_json_as_it_was_written(value: Attempt) -> None:
-    assert contract.from_json(type(value), asdict(value)) == value
 
 
 def test_the_lines_of_the_log_are_read_as_they_were_printed() -> None:

@@ -16,7 +16,6 @@ NOW = 1_000_000.0
 
 
 def pod(trainer: int, phase: str = "Running", terminating: bool = False, uid: str = "", created: str = "1") -> Pod:
-    """A pod of the Job."""
     uid = uid or f"uid-{trainer}"
     return Pod(uid, f"job-{trainer}", f"10.0.0.{trainer}", trainer, phase, terminating, created, "note")
 

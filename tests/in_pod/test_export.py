@@ -44,7 +44,6 @@ class Export:
         )
 
     def succeed(self) -> str:
-        """What a successful export prints."""
         result = self.run()
         assert result.returncode == 0, result.stderr
         assert not result.stderr
@@ -58,11 +57,9 @@ class Export:
         return {key[len(PREFIX) :]: content for key, content in found.items()}
 
     def newest(self) -> str:
-        """The address of the newest checkpoint in the bucket."""
         return self.bucket.objects()[f"{PREFIX}newest-checkpoint"].decode()
 
     def files(self, *without: str) -> dict[str, bytes]:
-        """What the output contains."""
         paths = [path for path in self.output.rglob("*") if path.is_file()]
         found = {str(path.relative_to(self.output)): path.read_bytes() for path in paths}
         return {name: content for name, content in found.items() if not name.startswith(without)}
@@ -104,7 +101,6 @@ class Export:
         self.environment["PATH"] = f"{folder}{os.pathsep}{path}"
 
     def fail(self) -> str:
-        """What a failed export prints as errors."""
         result = self.run()
         assert result.returncode == 1
         return result.stderr
@@ -252,22 +248,13 @@ def test_strange_names_arrive_and_what_s3_cannot_store_is_named(export: Export) 
         assert f"export.sh: {name} is skipped: {reason}" in printed
 
 
-def test_the_newest_checkpoint_is_the_one_with_the_highest_number(export: Export) -> None:
-    for name in ("pass-9", "pass-100000", "pass-00010", "pass-00099-backup", "pass-", "pass-1234567890"):
-        add_checkpoint(export.output, name)
-    assert "the newest checkpoint is s3://bucket/job/output/pass-100000\n" in export.succeed()
-    assert export.exported() == export.files()
-    assert export.newest() == "s3://bucket/job/output/pass-100000/\n"
-    shutil.rmtree(export.output / "pass-100000")
-    export.succeed()
-    assert export.newest() == "s3://bucket/job/output/pass-00010/\n", "as after a training with fewer passes"
-
-
-def test_the_command_of_the_next_steps_copies_the_newest_checkpoint_or_fails(export: Export, tmp_path: Path) -> None:
+def test_the_newest_checkpoint_has_the_highest_number_and_the_command_of_the_next_steps_copies_it(
+    export: Export, tmp_path: Path
+) -> None:
     settings = dataclasses.replace(read({})[0], aws={"region": "us-east-1"})
-    command = fetch_model(settings, f"s3://bucket/{PREFIX}")
 
     def fetch() -> subprocess.CompletedProcess[str]:
+        command = fetch_model(settings, f"s3://bucket/{PREFIX}")
         return subprocess.run(
             command, shell=True, cwd=tmp_path, env=export.environment, capture_output=True, text=True, check=False
         )
@@ -276,11 +263,18 @@ def test_the_command_of_the_next_steps_copies_the_newest_checkpoint_or_fails(exp
     assert before.returncode != 0
     assert "newest-checkpoint" in before.stderr + before.stdout or "404" in before.stderr
     assert not (tmp_path / "model").exists()
-    export.succeed()
+    for name in ("pass-9", "pass-100000", "pass-00010", "pass-00099-backup", "pass-", "pass-1234567890"):
+        add_checkpoint(export.output, name)
+    assert "the newest checkpoint is s3://bucket/job/output/pass-100000\n" in export.succeed()
+    assert export.exported() == export.files()
+    assert export.newest() == "s3://bucket/job/output/pass-100000/\n"
     done = fetch()
     assert done.returncode == 0, done.stderr
-    model = (export.output / "pass-00001" / "model.pdparams").read_bytes()
+    model = (export.output / "pass-100000" / "model.pdparams").read_bytes()
     assert (tmp_path / "model/model.pdparams").read_bytes() == model
+    shutil.rmtree(export.output / "pass-100000")
+    export.succeed()
+    assert export.newest() == "s3://bucket/job/output/pass-00010/\n", "as after a training with fewer passes"
 
 
 def test_errors_of_the_volume_that_pass_do_not_fail_the_export(export: Export, tmp_path: Path) -> None:

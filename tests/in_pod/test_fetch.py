@@ -16,7 +16,6 @@ from tests.in_pod.training_run import TRAINER
 
 
 def environment(bucket: Bucket, out: Path, source: str) -> dict[str, str]:
-    """The environment of the init container."""
     return {
         **bucket.environment,
         "FETCH_ADDRESS": source,

@@ -41,7 +41,6 @@ class Following:
         assert not self.thread.is_alive()
 
     def wait_for(self, names: set[str]) -> None:
-        """Wait until it has yielded exactly these objects."""
         self.wait_until(lambda: self.names == names)
 
     def wait_until(self, holds: Callable[[], bool]) -> None:
@@ -53,7 +52,6 @@ class Following:
 
 @pytest.fixture
 def following(api: FakeApi) -> Iterator[Following]:
-    """A running follow()."""
     follower = Following(api)
     yield follower
     follower.stop()

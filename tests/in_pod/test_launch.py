@@ -19,13 +19,11 @@ from tests.in_pod.training_run import STUB, TRAINER, Trainer, TrainingRun, end_c
 
 
 def start(run: TrainingRun, *arguments: str, owner: str = "job-1") -> None:
-    """Start all trainers."""
     for index in range(run.trainers):
         run.start(index, arguments, make_pod(run.job, index, run.address(index), owner=owner))
 
 
 def training_process(run: TrainingRun, index: int) -> int:
-    """The process that now trains for this trainer."""
     return int((run.root / f"stub-{index}.pid").read_text())
 
 

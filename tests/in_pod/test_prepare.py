@@ -59,7 +59,6 @@ SYNTHETIC = DataSource(contract.SYNTHETIC, ()).to_json()
 
 
 def in_s3(address: str) -> str:
-    """The variable DATA_SOURCE for this address."""
     return DataSource(contract.S3, (address,)).to_json()
 
 
@@ -70,7 +69,6 @@ def environment(out: Path, **settings: object) -> dict[str, str]:
 
 
 def start(variables: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """The data Job as a process."""
     command = [sys.executable, str(TRAINER / "prepare.py")]
     return subprocess.Popen(command, env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 

@@ -99,7 +99,6 @@ def test_one_and_three_trainers_make_equally_good_models(tmp_path: Path, api: Fa
 
 
 def train(folder: Path, output: Path, passes: int, *under: str, resume: str = "") -> subprocess.CompletedProcess[str]:
-    """train.py as the only trainer."""
     environment = {**os.environ, "DATA_DIR": str(folder), "OUTPUT_DIR": str(output), "PASSES": str(passes)}
     environment["RESUME_FROM"] = str(output / resume) if resume else ""
     command = [*under, sys.executable, str(TRAINER / "quick_start/train.py")]

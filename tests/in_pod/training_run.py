@@ -52,14 +52,11 @@ class Trainer:
     printed: Path
 
     def text(self) -> str:
-        """Everything it printed."""
         return self.printed.read_text(errors="replace")
 
 
 @dataclass
 class TrainingRun:
-    """One run of a training Job in a test."""
-
     folder: Path
     api: FakeApi
     account: Path
@@ -72,7 +69,6 @@ class TrainingRun:
 
     @property
     def root(self) -> Path:
-        """The Job's folder on the volume."""
         return self.folder / "volume" / self.job
 
     def prepare(self, code: Path) -> None:
@@ -85,7 +81,6 @@ class TrainingRun:
         (self.root / "quick_start" / code.name).write_bytes(code.read_bytes())
 
     def address(self, index: int) -> str:
-        """Where the pod's processes listen."""
         return f"127.{network()}.{index + 1}.1"
 
     def environment(self, index: int, pod: dict[str, Any]) -> dict[str, str]:
@@ -174,19 +169,15 @@ class TrainingRun:
         self.tick(replace)
 
     def ended(self) -> bool:
-        """Whether the newest launcher of every trainer has ended."""
         return all(trainer.process.poll() is not None for trainer in self.pods.values())
 
     def statuses(self) -> list[int]:
-        """The exit status of each trainer's newest launcher."""
         return [self.pods[index].process.wait() for index in sorted(self.pods)]
 
     def passes(self) -> list[str]:
-        """The passes on the volume."""
         return sorted(path.name for path in (self.root / "output").glob("pass-*"))
 
     def close(self) -> None:
-        """End every process."""
         for trainer in self.all:
             end_container(trainer)
             trainer.process.wait()
