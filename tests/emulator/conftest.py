@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -18,6 +16,7 @@ from sandbox import build
 from sandbox.cloud.services import EMULATED_SERVICES
 from sandbox.cluster import pod_networks
 from sandbox.cluster.control_plane import ControlPlane, WorkerNode
+from sandbox.processes import free_ports
 from tests.emulator.cluster_helpers import NAMESPACE, NodeProcess, eventually
 from tests.emulator.plugins.emulated_provider import Plugin
 from tools.kubernetes_client import POD, Api, Kind, load_kubeconfig
@@ -25,18 +24,11 @@ from tools.kubernetes_client import POD, Api, Kind, load_kubeconfig
 
 @pytest.fixture(scope="session")
 def aws_url() -> Iterator[str]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    (port,) = free_ports(1)
     command = [sys.executable, "-m", "sandbox.cloud.server", "--port", str(port)]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert server.stdout
-    server.stdout.readline()
-    for _ in range(100):
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                break
-        time.sleep(0.1)
+    assert server.stdout.readline(), "the emulated AWS has not started"
     yield f"http://127.0.0.1:{port}"
     server.terminate()
     server.wait(10)

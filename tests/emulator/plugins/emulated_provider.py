@@ -85,30 +85,15 @@ class Plugin:
         kinds = provider_pb2.PropertyDiff.Kind
         return {path: kinds.Name(each.kind) for path, each in self.diff(resource, inputs).detailedDiff.items()}
 
-    def preview(self, kind: str, name: str, inputs: dict[str, Any]) -> dict[str, Any]:
+    def create(self, kind: str, name: str, inputs: dict[str, Any], preview: bool = False) -> Resource:
         news = self.check(kind, name, inputs)
-        request = provider_pb2.CreateRequest(urn=self.urn(kind, name), properties=wire.write(news), preview=True)
-        return wire.read(self.stub.Create(request).properties)
-
-    def create(self, kind: str, name: str, inputs: dict[str, Any]) -> Resource:
-        news = self.check(kind, name, inputs)
-        answer = self.stub.Create(
-            provider_pb2.CreateRequest(urn=self.urn(kind, name), properties=wire.write(news), timeout=SECONDS)
+        request = provider_pb2.CreateRequest(
+            urn=self.urn(kind, name), properties=wire.write(news), timeout=SECONDS, preview=preview
         )
+        answer = self.stub.Create(request)
         return Resource(kind, name, answer.id, news, wire.read(answer.properties))
 
-    def preview_update(self, resource: Resource, inputs: dict[str, Any]) -> dict[str, Any]:
-        news = self.check(resource.type, resource.name, inputs, resource.inputs)
-        request = provider_pb2.UpdateRequest(
-            id=resource.id,
-            urn=self.urn(resource.type, resource.name),
-            olds=wire.write(resource.state),
-            news=wire.write(news),
-            preview=True,
-        )
-        return wire.read(self.stub.Update(request).properties)
-
-    def update(self, resource: Resource, inputs: dict[str, Any]) -> Resource:
+    def update(self, resource: Resource, inputs: dict[str, Any], preview: bool = False) -> Resource:
         news = self.check(resource.type, resource.name, inputs, resource.inputs)
         request = provider_pb2.UpdateRequest(
             id=resource.id,
@@ -117,6 +102,7 @@ class Plugin:
             news=wire.write(news),
             old_inputs=wire.write(resource.inputs),
             timeout=SECONDS,
+            preview=preview,
         )
         state = wire.read(self.stub.Update(request).properties)
         return Resource(resource.type, resource.name, resource.id, news, state)

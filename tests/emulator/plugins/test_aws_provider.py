@@ -182,7 +182,7 @@ def test_ignored_changes_are_not_differences(create: Callable[..., Resource], pl
 
 def test_preview_shows_inputs_and_unknown_outputs(plugin: Plugin, aws: Aws) -> None:
     before = len(aws("ec2").describe_vpcs()["Vpcs"])
-    planned = plugin.preview(VPC, "it", {"cidrBlock": "10.0.0.0/16", "tags": {"Name": "x"}})
+    planned = plugin.create(VPC, "it", {"cidrBlock": "10.0.0.0/16", "tags": {"Name": "x"}}, preview=True).state
     assert planned["cidrBlock"] == "10.0.0.0/16"
     assert planned["tagsAll"] == {"Name": "x", "project": "paddle"}
     assert planned["arn"] is UNKNOWN
@@ -192,7 +192,7 @@ def test_preview_shows_inputs_and_unknown_outputs(plugin: Plugin, aws: Aws) -> N
 
 def test_unknown_inputs_are_accepted_and_force_replacements(create: Callable[..., Resource], plugin: Plugin) -> None:
     table = create("aws:ec2/routeTable:RouteTable", "it", vpcId=create(VPC, "vpc", cidrBlock="10.0.0.0/16").id)
-    assert plugin.preview(table.type, "other", {"vpcId": UNKNOWN})["vpcId"] is UNKNOWN
+    assert plugin.create(table.type, "other", {"vpcId": UNKNOWN}, preview=True).state["vpcId"] is UNKNOWN
     assert plugin.changes(table, {"vpcId": UNKNOWN}) == {"vpcId": "UPDATE_REPLACE"}
     assert plugin.check(table.type, "it", {"vpcId": "v", "tags": UNKNOWN})["tagsAll"] is UNKNOWN
 
@@ -200,11 +200,11 @@ def test_unknown_inputs_are_accepted_and_force_replacements(create: Callable[...
 def test_preview_of_a_new_template_version_is_unknown(create: Callable[..., Resource], plugin: Plugin) -> None:
     it = create("aws:ec2/launchTemplate:LaunchTemplate", "it", keyName="one")
     changed = {"keyName": "two"}
-    planned = plugin.preview_update(it, changed)
+    planned = plugin.update(it, changed, preview=True).state
     assert planned["latestVersion"] is UNKNOWN
     assert planned["arn"] == it.state["arn"]
     assert plugin.changes(it, changed) == dict.fromkeys(("keyName", "latestVersion", "defaultVersion"), "UPDATE")
-    assert plugin.preview_update(it, {"keyName": "one"})["latestVersion"] == 1
+    assert plugin.update(it, {"keyName": "one"}, preview=True).state["latestVersion"] == 1
     assert plugin.changes(it, {"keyName": "one"}) == {}
 
 
