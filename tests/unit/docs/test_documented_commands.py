@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -87,20 +88,22 @@ def test_every_named_file_exists() -> None:
             assert [file for file in files if not (folder / file).exists()] == [], command
 
 
+@cache
+def help_of(module: str) -> str:
+    command = [sys.executable, "-m", module, "--help"]
+    return subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True).stdout
+
+
 @pytest.mark.parametrize("command", [c for c in of("python3", VENV + "python") if "-m" in c.words], ids=str)
 def test_modules_accept_their_options(command: Command) -> None:
     module, *rest = command.words[command.words.index("-m") + 1 :]
-    run = [sys.executable, "-m", module, "--help"]
-    done = subprocess.run(run, cwd=PROJECT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    text = help_of(module)
     # The words after `pulumi` and `run` belong to another program.
     end = next((number for number, word in enumerate(rest, 1) if word in ("pulumi", "run")), len(rest))
     own = rest[:end]
     for word in own:
         if word.startswith("-") or word == own[-1]:
-            assert re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", done.stdout), (
-                f"{command}: {word} is not in --help"
-            )
+            assert re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", text), f"{command}: {word} is not in --help"
 
 
 def declared(folder: Path) -> set[str]:
