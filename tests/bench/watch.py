@@ -13,7 +13,6 @@ from typing import Any
 from rich.console import Console
 
 from sandbox import build
-from tests.in_pod import controlplane
 from tools.kubernetes_client import Api, load_kubeconfig
 from tools.watch.cluster_copy import Cluster
 from tools.watch.screen import draw
@@ -36,7 +35,7 @@ def pod(number: int) -> dict[str, Any]:
     return {"metadata": metadata, "spec": {"nodeName": f"node-{number}", "containers": [container]}}
 
 
-def create(plane: controlplane.ControlPlane) -> None:
+def create(plane: control_plane.ControlPlane) -> None:
     """The Job with its nodes and pods; all run."""
     template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "trainer", "image": "x"}]}}
     job = {"metadata": {"name": "paddle-cluster-job"}, "spec": {"completions": TRAINERS, "template": template}}
@@ -54,7 +53,7 @@ def create(plane: controlplane.ControlPlane) -> None:
         list(pool.map(one, range(TRAINERS)))
 
 
-def set_phase(plane: controlplane.ControlPlane, number: int, phase: str) -> None:
+def set_phase(plane: control_plane.ControlPlane, number: int, phase: str) -> None:
     path = f"{PODS}/paddle-cluster-job-{number}/status"
     plane.call("PATCH", path, {"status": {"phase": phase}}, "application/merge-patch+json")
 
@@ -77,7 +76,7 @@ def requests(folder: Path) -> list[str]:
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory() as name, controlplane.run(build.control_plane(), Path(name)) as plane:
+    with tempfile.TemporaryDirectory() as name, control_plane.run(build.control_plane(), Path(name)) as plane:
         create(plane)
         server = {"server": f"https://127.0.0.1:{plane.port}", "certificate-authority": f"{plane.folder}/ca.crt"}
         config = {
