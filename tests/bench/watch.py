@@ -13,6 +13,7 @@ from typing import Any
 from rich.console import Console
 
 from sandbox import build
+from tests.bench import control_plane
 from tools.kubernetes_client import Api, load_kubeconfig
 from tools.watch.cluster_copy import Cluster
 from tools.watch.screen import draw
