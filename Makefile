@@ -69,18 +69,18 @@ types: venv policy ## check types with mypy --strict
 unit: venv ## run the unit tests: every stack and setting with mocked AWS (one minute)
 	$(BIN)/pytest tests/unit -n auto
 
+# PaddlePaddle has no packages for Python 3.14.
 unit-python: ## run the unit tests on another Python: make unit-python PYTHON=python3.13
 	$(PYTHON) -m venv .venv-$(notdir $(PYTHON))
-	# PaddlePaddle has no packages for Python 3.14.
 	! $(PYTHON) -c "import sys; sys.exit(sys.version_info >= (3, 14))" || .venv-$(notdir $(PYTHON))/bin/pip install \
 		--quiet --disable-pip-version-check --dry-run -r requirements-dev.txt
 	.venv-$(notdir $(PYTHON))/bin/pip install --quiet --disable-pip-version-check -r tools/watch/requirements.txt $$(grep -E "^(policy|pytest)" requirements-dev.txt)
 	.venv-$(notdir $(PYTHON))/bin/pytest tests/unit -n auto
 
+# mypy uses one processor only. The stories take longest, so they start first. The tests of a file can share a cluster,
+# so they stay together.
 test: venv policy ## run all checks and all tests
-	# mypy uses one processor only.
 	@$(MAKE) --no-print-directory --jobs 3 lint types unit
-	# The stories take longest, so they start first. The tests of a file can share a cluster, so they stay together.
 	$(BIN)/pytest tests/sandbox tests/in_pod tests/emulator -n 4 --dist loadfile --no-loadscope-reorder --durations 15
 
 bench: venv ## measure the preparation of data and the export (1 GB each)
