@@ -105,7 +105,7 @@ def check_inputs(props: Mapping[str, Prop], args: type, path: str) -> Iterator[s
     declared = _types.input_type_types(args)
     for name, prop in props.items():
         if name not in declared:
-            yield f"{path}{name} is no input of {args.__name__}"
+            yield f"{path}{name} is not an input of {args.__name__}"
             continue
         kind = declared[name]
         if typing.get_origin(kind) is typing.Union:
