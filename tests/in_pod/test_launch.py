@@ -102,7 +102,7 @@ def test_1000_trainers_start_with_the_last_pod_by_one_list_and_one_watch(
         run.wait(lambda: "999 of 1000 pods run; trainer 999: no pod" in first.text())
         api.put(pods[-1])
         started = [run.root / f"started-{index}" for index in (0, 1)]
-        run.wait(lambda: all(path.exists() for path in started), seconds=30)
+        run.wait(lambda: all(path.exists() for path in started))
         assert "attempt 1: trainer 1 of 1000 starts" in second.text()
         attempt = read_attempt(run.root, "job-1")
     finally:
