@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import contract
@@ -503,6 +504,25 @@ def test_a_wrong_setting_is_one_line_that_names_it(
     first, last = capsys.readouterr().err.splitlines()
     assert first.startswith(f"prepare.py: {message}")
     assert last == "To run this Job again: pulumi up --replace '**Job::paddle-data'"
+
+
+def test_the_smallest_numbers_are_allowed(tmp_path: Path) -> None:
+    found = prepare.read_settings(environment(tmp_path, SPLIT_COUNT=1, DATA_RECORDS=1))
+    assert (found.splits, found.records) == (1, 1)
+
+
+def test_progress_is_printed_every_two_seconds_and_at_the_end(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    times = iter([100.0, 101.9, 102.0, 102.5])
+    monkeypatch.setattr("progress.time", SimpleNamespace(monotonic=lambda: next(times)))
+    shown = progress.Progress("copying", 4_000_000)
+    for count in (1_000_000, 1_000_000, 2_000_000):
+        shown.add(count)
+    assert capsys.readouterr().out.splitlines() == [
+        "copying:  50%  2.0 MB  1.0 MB/s",
+        "copying: 100%  4.0 MB  1.6 MB/s",
+    ]
 
 
 def test_a_big_file_needs_little_memory(tmp_path: Path, code: Path) -> None:

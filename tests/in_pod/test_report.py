@@ -23,6 +23,7 @@ from checkpoints import Checkpoint, read_checkpoints
 from contract import Attempt
 from history import next_history, read_history, write_history
 from state_files import CurrentAttempt
+from texts import number_text
 
 from tests.in_pod.samples import settings
 from tests.in_pod.training_run import TrainingRun
@@ -92,6 +93,14 @@ def output(tmp_path: Path) -> Path:
     folder = tmp_path / "output"
     folder.mkdir()
     return folder
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(1234567.0, "1,234,567"), (1.5, "1.500"), (999.25, "999.2"), (0.51234567, "0.5123"), (1.5e9 + 0.5, "1.5e+09")],
+)
+def test_numbers_have_the_digits_that_a_reader_needs(value: float, text: str) -> None:
+    assert number_text(value) == text
 
 
 def test_the_report_shows_the_whole_training(output: Path) -> None:

@@ -141,7 +141,8 @@ def test_wrong_data_is_not_trained_on(
 )
 def test_a_wrong_setting_is_named(run: TrainingRun, name: str, value: str, message: str) -> None:
     environment = run.environment(1, make_pod("job", 1, run.address(1)))
-    assert trainer_settings.read_settings(environment, []).trainer == 1
+    least = {"PASSES": "1", "MAX_ATTEMPTS": "1", "CONF_PADDLE_PORTS_NUM": "1", "PEER_TIMEOUT_SECONDS": "1"}
+    assert trainer_settings.read_settings({**environment, **least}, []).trainer == 1
     with pytest.raises(trainer_settings.LaunchError, match=f"^{message}"):
         trainer_settings.read_settings({**environment, name: value}, [])
 
