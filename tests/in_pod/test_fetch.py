@@ -61,7 +61,7 @@ def test_all_objects_of_a_folder_are_copied(bucket: Bucket, tmp_path: Path) -> N
 def test_a_source_that_does_not_exist_is_an_error(bucket: Bucket, tmp_path: Path, source: str) -> None:
     result = fetch(bucket, tmp_path, source)
     assert result.returncode == 1
-    assert result.stderr.splitlines()[-1] == f"fetch.sh: {source} cannot be copied: the lines above tell why"
+    assert result.stderr.splitlines()[-1] == f"fetch.sh: {source} cannot be copied: the lines above show the reason"
     assert not (contract.fetched_folder(tmp_path, "some-pod") / contract.FETCH_DONE).exists()
 
 

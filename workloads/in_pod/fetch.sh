@@ -18,7 +18,7 @@ aws s3 cp --no-progress --only-show-errors "$@" "$FETCH_ADDRESS" "$folder/object
 copy=$!
 # The first process of a container ignores SIGTERM unless it has a handler.
 trap 'kill "$copy" && wait "$copy" || true; fail "stopped by SIGTERM"' TERM
-wait "$copy" || fail "$FETCH_ADDRESS cannot be copied: the lines above tell why"
+wait "$copy" || fail "$FETCH_ADDRESS cannot be copied: the lines above show the reason"
 # If another data Job deleted the folder during the copy, this file is missing, and so may be objects.
 mv "$folder/started" "$folder/done" || fail "another data Job deleted $folder"
 echo "fetch.sh: $FETCH_ADDRESS is copied"
